@@ -1,0 +1,122 @@
+"""What a cluster is made of: devices of several kinds, in nodes, joined by links; and the sheet of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import isfinite
+
+from hetsys.core.errors import ConfigError, did_you_mean
+
+
+def _require_positive(key: str, value: float) -> None:
+    if not (isfinite(value) and value > 0):
+        raise ConfigError(key, value, "must be a finite number above 0")
+
+
+@dataclass(frozen=True)
+class DeviceSheet:
+    """The published figures of one kind of device. `sources` names where each figure comes from.
+
+    `flops_per_s` maps a dtype ("fp32", "fp16", "bf16", ...) to the dense peak rate; `compute_fraction` and `memory_fraction`
+    are the shares of the peaks that well-written kernels reach; `launch_floor_s` is the least time of any operation.
+    """
+
+    label: str
+    memory_bytes: int
+    memory_bandwidth_bytes_per_s: float
+    flops_per_s: Mapping[str, float]
+    launch_floor_s: float
+    price_usd_per_hour: float
+    price_date: str
+    compute_fraction: float = 0.6
+    memory_fraction: float = 0.8
+    host_overhead_s: float = 0.0
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("memory_bytes", "memory_bandwidth_bytes_per_s"):
+            _require_positive(f"device.{name}", getattr(self, name))
+        for dtype, rate in self.flops_per_s.items():
+            _require_positive(f"device.flops_per_s.{dtype}", rate)
+        if not (isfinite(self.price_usd_per_hour) and self.price_usd_per_hour >= 0):
+            raise ConfigError("device.price_usd_per_hour", self.price_usd_per_hour, "must be a finite number, 0 or more")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A serial resource between devices: the time of a message is `latency_s + bytes / bandwidth_bytes_per_s`."""
+
+    bandwidth_bytes_per_s: float
+    latency_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_positive("link.bandwidth_bytes_per_s", self.bandwidth_bytes_per_s)
+        if not (isfinite(self.latency_s) and self.latency_s >= 0):
+            raise ConfigError("link.latency_s", self.latency_s, "must be a finite number of seconds, 0 or more")
+
+    def duration_s(self, num_bytes: float) -> float:
+        return self.latency_s + num_bytes / self.bandwidth_bytes_per_s
+
+
+@dataclass(frozen=True)
+class Device:
+    """One thing that computes: `name` is unique in the cluster, `kind` names its sheet, `node` the host it sits in."""
+
+    name: str
+    kind: str
+    node: str
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """`count` equal hosts with `devices` devices of one `kind` each."""
+
+    kind: str
+    devices: int
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hosts, device sheets and links. The order in which kinds first appear in `nodes` is slow to fast by convention.
+
+    Raises ConfigError for an empty cluster, an unknown kind, or counts below zero.
+    """
+
+    nodes: Sequence[NodeGroup]
+    sheets: Mapping[str, DeviceSheet]
+    intra_node: Link = Link(bandwidth_bytes_per_s=12e9, latency_s=10e-6)
+    inter_node: Link = Link(bandwidth_bytes_per_s=1.25e9, latency_s=50e-6)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        for i, group in enumerate(self.nodes):
+            if group.kind not in self.sheets:
+                raise ConfigError(f"cluster.nodes[{i}].kind", group.kind, did_you_mean(group.kind, self.sheets))
+            for name in ("devices", "count"):
+                if getattr(group, name) < 0:
+                    raise ConfigError(f"cluster.nodes[{i}].{name}", getattr(group, name), "must be 0 or more")
+        if not self.devices:
+            raise ConfigError("cluster.nodes", [], "the cluster has no device; give at least one node with devices >= 1")
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """Every device, named `<kind>-<node index>-<slot>`, in the order of `nodes`."""
+        made: list[Device] = []
+        hosts: dict[str, int] = {}
+        for group in self.nodes:
+            for _ in range(group.count):
+                host = hosts[group.kind] = hosts.get(group.kind, -1) + 1
+                node = f"{group.kind}-{host}"
+                made += [Device(f"{node}-{slot}", group.kind, node) for slot in range(group.devices)]
+        return tuple(made)
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(device.kind for device in self.devices))
+
+    @cached_property
+    def num_devices_by_kind(self) -> dict[str, int]:
+        return {kind: sum(device.kind == kind for device in self.devices) for kind in self.kinds}

@@ -1,0 +1,50 @@
+"""How long a job would take if its tenant had its own share of the cluster to itself: the yardstick of finish-time fairness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hetsys.core.scheduling.admission import AdmittedJob
+
+_EPS_STEPS = 1e-6
+
+
+def isolated_jcts(jobs: Sequence[AdmittedJob], devices: Sequence[float]) -> dict[str, float | None]:
+    """Completion times (s, from arrival) of one tenant's `jobs` on `devices[j]` devices of kind j, fractions allowed, nothing else running.
+
+    The tenant's q live jobs share its devices equally: job i spends the fraction `x_ij = devices_j / (q gang_i)` of its time on kind j,
+    scaled down where the fractions sum to more than 1 (the isolated allocation of Gavel, OSDI 2020, at the level of a tenant).
+    None for a job that makes no progress there.
+    """
+    waiting = sorted(jobs, key=lambda item: item.job.arrival_s, reverse=True)
+    live: dict[str, tuple[AdmittedJob, float]] = {}
+    jcts: dict[str, float | None] = {item.job.name: None for item in jobs}
+    now = 0.0
+    while waiting or live:
+        if not live:
+            now = max(now, waiting[-1].job.arrival_s)
+        while waiting and waiting[-1].job.arrival_s <= now:
+            item = waiting.pop()
+            if _rate(item, devices, 1) > 0:
+                live[item.job.name] = (item, float(item.job.num_steps))
+        if not live:
+            continue
+        rates = {name: _rate(item, devices, len(live)) for name, (item, _) in live.items()}
+        until = min(now + left / rates[name] for name, (_, left) in live.items())
+        if waiting:
+            until = min(until, waiting[-1].job.arrival_s)
+        for name, (item, left) in list(live.items()):
+            left -= rates[name] * (until - now)
+            if left <= _EPS_STEPS * item.job.num_steps:
+                del live[name]
+                jcts[name] = until - item.job.arrival_s
+            else:
+                live[name] = (item, left)
+        now = until
+    return jcts
+
+
+def _rate(item: AdmittedJob, devices: Sequence[float], num_live: int) -> float:
+    shares = [count / (num_live * item.job.gang) for count in devices]
+    scale = max(1.0, sum(shares))
+    return sum(share * speed for share, speed in zip(shares, item.speeds, strict=True)) / scale

@@ -1,0 +1,137 @@
+"""What a scheduling run leaves behind: one record a round, one a job. Metrics and figures read nothing else.
+
+In `records.jsonl` each line is `{"record": "round" | "job" | "parked", ...fields}`. To stay small, a round leaves out `users` while
+they equal the round before, and a grant leaves out the fields that hold their defaults; `decode` puts both back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Grant:
+    """One lease of a round, with what it achieved."""
+
+    job: str
+    tenant: str
+    kind: str
+    devices: tuple[str, ...]
+    steps: int
+    held_s: float
+    lost_steps: int = 0
+    restarted: bool = False
+    failed: bool = False
+    spans_nodes: bool = False
+
+
+@dataclass(frozen=True)
+class UserShare:
+    """What the allocation of a round gave one tenant, in devices a kind (fractional), beside what it asked for.
+
+    `speeds[j]`: mean normalised speed of a device of kind j for this tenant's live jobs (slowest kind that a job supports = 1);
+    `demand`: the devices that its live jobs can use at once.
+    """
+
+    tenant: str
+    weight: float
+    devices: tuple[float, ...]
+    speeds: tuple[float, ...]
+    demand: int
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round. `capacity[j]` counts devices of kind j that were up; `progress[tenant]` is the progress made in the round in
+    device-seconds of the slowest kind that each job supports; `stranded[j]`: devices idle while jobs waited."""
+
+    index: int
+    start_s: float
+    length_s: float
+    capacity: tuple[int, ...]
+    users: tuple[UserShare, ...]
+    grants: tuple[Grant, ...]
+    progress: dict[str, float]
+    idle: tuple[int, ...]
+    stranded: tuple[int, ...]
+    waiting_jobs: int
+    status: str
+    note: str
+    policy_s: float
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """One job, when it left. `status`: finished, withdrawn (its tenant left) or unfinished (the run reached `max_rounds`).
+
+    `isolated_jct_s`: how long it would have taken on its tenant's own share of the cluster (see `core.scheduling.isolated`).
+    """
+
+    job: str
+    tenant: str
+    job_type: str
+    gang: int
+    status: str
+    arrival_s: float
+    start_s: float | None
+    finish_s: float | None
+    steps: int
+    lost_steps: int
+    restarts: int
+    preemptions: int
+    isolated_jct_s: float | None
+
+
+@dataclass(frozen=True)
+class ParkedRecord:
+    """A tenant or job that was refused at the door, with the reason; nobody else is affected."""
+
+    tenant: str
+    job: str | None
+    reason: str
+
+
+NAMES = {RoundRecord: "round", JobRecord: "job", ParkedRecord: "parked"}
+SchedulingRecord = RoundRecord | JobRecord | ParkedRecord
+_GRANT_DEFAULTS = {field.name: field.default for field in fields(Grant) if field.default in (0, False)}
+
+
+def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
+    """The JSON object of each record, in order, its type under the key "record"."""
+    users: tuple[UserShare, ...] | None = None
+    for record in records:
+        row = {"record": NAMES[type(record)], **vars(record)}
+        if isinstance(record, RoundRecord):
+            row["grants"] = [_without_defaults(grant) for grant in record.grants]
+            if record.users == users:
+                del row["users"]
+            else:
+                users = record.users
+                row["users"] = [asdict(user) for user in users]
+        yield row
+
+
+def decode(rows: Iterable[dict[str, Any]]) -> list[SchedulingRecord]:
+    """The inverse of `encode`, for rows read back from `records.jsonl`."""
+    users: tuple[UserShare, ...] = ()
+    records: list[SchedulingRecord] = []
+    for row in rows:
+        values = _tuples({key: value for key, value in row.items() if key != "record"})
+        if row["record"] == "round":
+            if "users" in row:
+                users = tuple(UserShare(**_tuples(user)) for user in row["users"])
+            grants = tuple(Grant(**_tuples(grant)) for grant in row["grants"])
+            records.append(RoundRecord(**{**values, "users": users, "grants": grants}))
+        else:
+            records.append(JobRecord(**values) if row["record"] == "job" else ParkedRecord(**values))
+    return records
+
+
+def _without_defaults(grant: Grant) -> dict[str, Any]:
+    return {key: value for key, value in vars(grant).items() if key not in _GRANT_DEFAULTS or value != _GRANT_DEFAULTS[key]}
+
+
+def _tuples(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}

@@ -1,0 +1,96 @@
+"""From fractions of devices to whole gangs, round by round, so that over time every claim receives what it was allotted.
+
+Each claim keeps a credit a kind, in devices: its share is added every round, what it is granted is taken away. The largest credit in
+units of the claim's gang goes first and receives whole gangs, so that large gangs wait their turn instead of for ever.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hetsys.core.scheduling.plan import Allocation
+from hetsys.core.scheduling.view import ClusterView, JobView
+
+CLIP_GANGS = 8.0
+Credits = dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class GrantedGang:
+    """Job `job` holds `gang` devices of kind index `kind` this round."""
+
+    job: str
+    gang: int
+    kind: int
+
+
+def round_gangs(
+    allocation: Allocation, view: ClusterView, credits: Mapping[str, Sequence[float]], held: Mapping[str, int], sticky: float
+) -> tuple[list[GrantedGang], Credits]:
+    """Whole gangs for one round and the credits after it; never more devices than `view.capacity`.
+
+    `held[job]` is the kind that a job held in the last round; holding on is worth `sticky` gangs of credit (the cost of a restart as a
+    share of a round). Claims with a share of a kind are served in order of credit, below zero if devices are left (work conserving);
+    then, if `allocation.fill`, any job may use what is still idle, and that is not held against its claim.
+    """
+    waiting = {job.name: job for job in view.jobs}
+    credit = {
+        claim.name: [a + b for a, b in zip(credits.get(claim.name, [0.0] * len(view.kinds)), claim.devices, strict=True)]
+        for claim in allocation.claims
+    }
+    left = list(view.capacity)
+    grants = _grant_claims(allocation, waiting, credit, left, held, sticky)
+    if allocation.fill and waiting and any(left):
+        grants += _fill(view, waiting, left, held)
+    gangs = {job.name: job.gang for job in view.jobs}
+    for claim in allocation.claims:
+        bound = CLIP_GANGS * max(gangs[name] for name in claim.jobs)
+        credit[claim.name] = [min(bound, max(-bound, value)) for value in credit[claim.name]]
+    return grants, credit
+
+
+def _grant_claims(
+    allocation: Allocation, waiting: dict[str, JobView], credit: Credits, left: list[int], held: Mapping[str, int], sticky: float
+) -> list[GrantedGang]:
+    grants: list[GrantedGang] = []
+    queue: list[tuple[float, int, int, str]] = []
+
+    def offer(order: int, kind: int) -> None:
+        """Queue the claim's next job for a device of `kind`, if it has one that fits."""
+        claim = allocation.claims[order]
+        fitting = [job for name in claim.jobs if (job := waiting.get(name)) and job.steps_per_s[kind] > 0 and job.gang <= left[kind]]
+        if fitting:
+            job = next((job for job in fitting if held.get(job.name) == kind), fitting[0])
+            bonus = sticky if held.get(job.name) == kind else 0.0
+            heapq.heappush(queue, (-(credit[claim.name][kind] / job.gang + bonus), order, kind, job.name))
+
+    for order, claim in enumerate(allocation.claims):
+        for kind, share in enumerate(claim.devices):
+            if share > 0 or credit[claim.name][kind] > 0:
+                offer(order, kind)
+    while queue:
+        _, order, kind, name = heapq.heappop(queue)
+        job = waiting.get(name)
+        if job is not None and job.gang <= left[kind]:
+            del waiting[name]
+            left[kind] -= job.gang
+            credit[allocation.claims[order].name][kind] -= job.gang
+            grants.append(GrantedGang(name, job.gang, kind))
+        offer(order, kind)
+    return grants
+
+
+def _fill(view: ClusterView, waiting: dict[str, JobView], left: list[int], held: Mapping[str, int]) -> list[GrantedGang]:
+    """Idle devices for waiting jobs: entitled tenants first, then those of weight 0; each on the kind it held, else on its fastest."""
+    grants: list[GrantedGang] = []
+    weight = {tenant.name: tenant.weight for tenant in view.tenants}
+    for job in sorted(waiting.values(), key=lambda job: (weight[job.tenant] == 0, job.arrival_s, job.name)):
+        kinds = [kind for kind, speed in enumerate(job.steps_per_s) if speed > 0 and job.gang <= left[kind]]
+        if kinds:
+            kind = max(kinds, key=lambda kind: (held.get(job.name) == kind, job.steps_per_s[kind]))
+            left[kind] -= job.gang
+            grants.append(GrantedGang(job.name, job.gang, kind))
+            del waiting[job.name]
+    return grants

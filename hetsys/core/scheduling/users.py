@@ -1,0 +1,93 @@
+"""From live jobs to the numbers of fair division: who divides, how fast each runs on each kind, and how much each can use.
+
+A *user* is a (tenant, job type, gang): OEF's virtual user, whose weight is its tenant's weight divided by the number of the tenant's
+users, so that declaring more job types gains nothing. Where a tenant has one job type and gang, user and tenant are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hetsys.core.errors import ConfigError
+from hetsys.core.scheduling.view import ClusterView, JobView
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Users:
+    """n users over k kinds.
+
+    `speed` (n, k): normalised speed of one device (the slowest kind that a user supports = 1, unsupported = 0); `capacity` (k,):
+    devices; `weight` (n,): entitlement, all above 0; `demand` (n,): devices that the user's live jobs can hold at once.
+    """
+
+    names: tuple[str, ...]
+    tenants: tuple[str, ...]
+    jobs: tuple[tuple[str, ...], ...]
+    speed: Array
+    capacity: Array
+    weight: Array
+    demand: Array
+
+    def __post_init__(self) -> None:
+        check_speeds(self.speed, self.names)
+        if not (np.isfinite(self.weight).all() and (self.weight > 0).all()):
+            bad = int(np.argmin(np.where(np.isfinite(self.weight), self.weight, -np.inf)))
+            raise ConfigError(f"weight of {self.names[bad]}", float(self.weight[bad]), "must be finite and above 0")
+        if not (np.isfinite(self.capacity).all() and (self.capacity >= 0).all()):
+            raise ConfigError("capacity", self.capacity.tolist(), "must be finite, 0 or more devices a kind")
+
+    @property
+    def num_users(self) -> int:
+        return len(self.names)
+
+    def entitlement(self) -> Array:
+        """(n, k): each user's share of every kind in proportion to its weight, `m pi / sum(pi)`."""
+        return np.outer(self.weight / self.weight.sum(), self.capacity)
+
+
+def check_speeds(speed: Array, names: tuple[str, ...]) -> None:
+    """Raise ConfigError, naming user and kind index, for a NaN, infinite or negative speed, or for a row without a speed above 0.
+
+    Solvers must never see such numbers: HiGHS reports Optimal for a NaN.
+    """
+    for bad, why in ((~np.isfinite(speed), "must be finite"), (speed < 0, "must be 0 or more")):
+        if bad.any():
+            row, kind = map(int, np.argwhere(bad)[0])
+            raise ConfigError(f"speed of {names[row]} on kind {kind}", float(speed[row, kind]), why)
+    empty = ~(speed > 0).any(axis=1) if speed.size else np.zeros(len(names), bool)
+    if empty.any():
+        raise ConfigError(f"speeds of {names[int(np.argmax(empty))]}", 0.0, "the user runs on no kind; park it")
+
+
+def normalised_speed(job: JobView) -> Array:
+    """(k,): the job's speed a device in units of the slowest kind that it supports."""
+    speeds = np.asarray(job.steps_per_s, dtype=float)
+    slowest = next((value for value in speeds if value > 0), 1.0)
+    return speeds / slowest
+
+
+def users_of(view: ClusterView) -> Users:
+    """The virtual users of a snapshot; tenants of weight 0 have none."""
+    groups: dict[tuple[str, str, int, tuple[float, ...]], list[JobView]] = {}
+    weight: dict[str, float] = {}
+    for tenant in view.tenants:
+        if tenant.weight > 0:
+            weight[tenant.name] = tenant.weight
+            for job in tenant.jobs:
+                groups.setdefault((tenant.name, job.job_type, job.gang, job.steps_per_s), []).append(job)
+    num_groups = {name: sum(key[0] == name for key in groups) for name in weight}
+    rows = list(groups.values())
+    return Users(
+        names=tuple(f"{key[0]}/{key[1]}/{key[2]}" for key in groups),
+        tenants=tuple(key[0] for key in groups),
+        jobs=tuple(tuple(job.name for job in jobs) for jobs in rows),
+        speed=np.array([normalised_speed(jobs[0]) for jobs in rows]).reshape(len(rows), len(view.kinds)),
+        capacity=np.asarray(view.capacity, dtype=float),
+        weight=np.array([weight[key[0]] / num_groups[key[0]] for key in groups]),
+        demand=np.array([float(sum(job.gang for job in jobs)) for jobs in rows]),
+    )

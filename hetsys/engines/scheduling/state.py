@@ -1,0 +1,217 @@
+"""The bookkeeping of a scheduling run: who is live, who holds what, what each round achieved. No tensor, no clock, no policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hetsys.core.cluster import Cluster, Device
+from hetsys.core.scheduling.admission import AdmittedJob, admit
+from hetsys.core.scheduling.isolated import isolated_jcts
+from hetsys.core.scheduling.place import place
+from hetsys.core.scheduling.plan import Allocation, Lease, RoundOutcome, RoundPlan
+from hetsys.core.scheduling.record import Grant, JobRecord, RoundRecord, SchedulingRecord, UserShare
+from hetsys.core.scheduling.rounding import Credits, round_gangs
+from hetsys.core.scheduling.trace import JobTrace
+from hetsys.core.scheduling.view import ClusterView, JobView, TenantView
+
+NS = 1_000_000_000
+
+
+def to_ns(seconds: float) -> int:
+    return round(seconds * NS)
+
+
+@dataclass
+class LiveJob:
+    """What the scheduler remembers of a job between rounds."""
+
+    admitted: AdmittedJob
+    steps_left: int
+    held: tuple[Device, ...] = ()
+    start_ns: int | None = None
+    lost_steps: int = 0
+    restarts: int = 0
+    preemptions: int = 0
+
+
+class SchedulingState:
+    """Pure state; `check()` holds its invariants. All times are integer nanoseconds of device time."""
+
+    def __init__(self, trace: JobTrace, cluster: Cluster) -> None:
+        self.trace, self.cluster = trace, cluster
+        admitted, self.parked = admit(trace, cluster)
+        self.tenants = {tenant.name: tenant for tenant in trace.tenants}
+        self.coming = sorted(admitted, key=lambda item: item.job.arrival_s, reverse=True)
+        self.live: dict[str, LiveJob] = {}
+        self.now_ns = 0
+        self.index = 0
+        self.down: frozenset[str] = frozenset()
+        self._credits: Credits = {}
+        self._kind_index = {kind: index for index, kind in enumerate(cluster.kinds)}
+        self._isolated = self._isolated_jcts(admitted)
+        self._shares: tuple[Allocation, tuple[str, ...], tuple[UserShare, ...]] | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything is left to do and rounds are left to do it in."""
+        return bool(self.live or self.coming) and self.index < self.trace.max_rounds
+
+    def open_round(self, down: frozenset[str]) -> list[SchedulingRecord]:
+        """Admit who has arrived, let go who leaves, note what is up. Returns the records of the jobs withdrawn."""
+        self.down = down
+        while self.coming and to_ns(self.coming[-1].job.arrival_s) <= self.now_ns:
+            item = self.coming.pop()
+            self.live[item.job.name] = LiveJob(item, item.job.num_steps)
+        gone = [job for job in self.live.values() if self._has_left(job.admitted.job.tenant)]
+        return [self._leave(job, "withdrawn", None) for job in gone]
+
+    def skip_idle(self) -> None:
+        """Nobody is live: jump to the first round boundary at which somebody has arrived."""
+        round_ns = to_ns(self.trace.round_s)
+        if self.coming:
+            self.now_ns = max(self.now_ns, -(-to_ns(self.coming[-1].job.arrival_s) // round_ns) * round_ns)
+
+    def view(self) -> ClusterView:
+        """The snapshot that a policy decides on. Kinds with fewer devices up than a gang needs count as unsupported for now."""
+        capacity = self._capacity()
+        by_tenant: dict[str, list[JobView]] = {}
+        for job in self.live.values():
+            spec = job.admitted.job
+            speeds = job.admitted.speeds
+            if any(speed and spec.gang > up for speed, up in zip(speeds, capacity, strict=True)):
+                speeds = tuple(speed if spec.gang <= up else 0.0 for speed, up in zip(speeds, capacity, strict=True))
+            if any(speeds):
+                view = JobView(spec.name, spec.tenant, spec.job_type, spec.gang, speeds, job.steps_left, spec.arrival_s)
+                by_tenant.setdefault(spec.tenant, []).append(view)
+        tenants = tuple(
+            TenantView(name, tenant.weight, tuple(by_tenant[name])) for name, tenant in self.tenants.items() if name in by_tenant
+        )
+        return ClusterView(self.now_ns / NS, self.trace.round_s, self.cluster.kinds, capacity, tenants)
+
+    def plan(self, allocation: Allocation, view: ClusterView) -> RoundPlan:
+        """Whole gangs on devices: gang credits, then the one placer."""
+        held = {name: self._kind_index[job.held[0].kind] for name, job in self.live.items() if job.held}
+        sticky = self.trace.restart_s / self.trace.round_s
+        grants, self._credits = round_gangs(allocation, view, self._credits, held, sticky)
+        up = [device for device in self.cluster.devices if device.name not in self.down]
+        placed = place(grants, up, self.cluster.kinds, {name: job.held for name, job in self.live.items()})
+        leases = tuple(self._lease(name, devices) for name, devices in placed.items())
+        return RoundPlan(self.index, self.now_ns, to_ns(self.trace.round_s), to_ns(self.trace.restart_s), leases)
+
+    def apply(
+        self, allocation: Allocation, view: ClusterView, plan: RoundPlan, outcome: RoundOutcome, policy_s: float
+    ) -> Iterator[SchedulingRecord]:
+        """Take in what a round achieved; yields its record, then one for each job that finished in it."""
+        leases = {lease.job: lease for lease in plan.leases}
+        for name, job in self.live.items():
+            if name not in leases and job.held:
+                job.preemptions += 1
+                job.held = ()
+        waiting = len(self.live) - len(leases)
+        grants, progress, finished = [], dict.fromkeys((tenant.name for tenant in view.tenants), 0.0), []
+        for result in outcome.leases:
+            lease, job = leases[result.job], self.live[result.job]
+            tenant = job.admitted.job.tenant
+            job.start_ns = plan.start_ns if job.start_ns is None else job.start_ns
+            job.steps_left -= result.steps
+            job.lost_steps += result.lost_steps
+            job.restarts += not lease.extended
+            job.held = () if result.failed else tuple(d for d in self.cluster.devices if d.name in lease.devices)
+            progress[tenant] += result.steps / job.admitted.unit_steps_per_s
+            grants.append(
+                Grant(
+                    lease.job, tenant, lease.kind, lease.devices, result.steps, result.held_ns / NS,
+                    result.lost_steps, not lease.extended, result.failed, lease.spans_nodes,
+                )
+            )  # fmt: skip
+            if result.finish_ns is not None:
+                finished.append((job, result.finish_ns))
+        idle = list(view.capacity)
+        for lease in plan.leases:
+            idle[self._kind_index[lease.kind]] -= len(lease.devices)
+        length_s = (outcome.end_ns - plan.start_ns) / NS
+        yield RoundRecord(
+            index=plan.index, start_s=plan.start_ns / NS, length_s=length_s, capacity=view.capacity,
+            users=self._user_shares(allocation, view), grants=tuple(grants), progress=progress, idle=tuple(idle),
+            stranded=tuple(idle) if waiting else (0,) * len(idle), waiting_jobs=waiting, status=allocation.status,
+            note=allocation.note, policy_s=policy_s,
+        )  # fmt: skip
+        for job, finish_ns in finished:
+            yield self._leave(job, "finished", finish_ns)
+        self.now_ns, self.index = outcome.end_ns, self.index + 1
+
+    def leftover(self) -> list[SchedulingRecord]:
+        """Records of the jobs that were still live, or had not arrived, when the rounds ran out."""
+        for item in self.coming:
+            self.live.setdefault(item.job.name, LiveJob(item, item.job.num_steps))
+        self.coming = []
+        return [self._leave(job, "unfinished", None) for job in list(self.live.values())]
+
+    def check(self) -> None:
+        """Assert what must hold between rounds: no device held twice, none that is down, steps within bounds."""
+        held = [device.name for job in self.live.values() for device in job.held]
+        assert len(held) == len(set(held)), f"device held twice: {sorted(held)}"
+        for job in self.live.values():
+            assert 0 < job.steps_left <= job.admitted.job.num_steps, f"{job.admitted.job.name}: {job.steps_left} steps left"
+            assert len(job.held) in (0, job.admitted.job.gang), f"{job.admitted.job.name} holds part of a gang"
+
+    def _capacity(self) -> tuple[int, ...]:
+        if not self.down:
+            return tuple(self.cluster.num_devices_by_kind.values())
+        return tuple(
+            sum(d.kind == kind and d.name not in self.down for d in self.cluster.devices) for kind in self.cluster.kinds
+        )
+
+    def _has_left(self, tenant: str) -> bool:
+        leaves_s = self.tenants[tenant].leaves_s
+        return leaves_s is not None and to_ns(leaves_s) <= self.now_ns
+
+    def _lease(self, name: str, devices: tuple[Device, ...]) -> Lease:
+        job = self.live[name]
+        index = self._kind_index[devices[0].kind]
+        spans = len({device.node for device in devices}) > 1
+        speed = (job.admitted.spread_speeds if spans else job.admitted.speeds)[index]
+        extended = len(job.held) == len(devices) and set(job.held) == set(devices)
+        return Lease(name, devices[0].kind, tuple(device.name for device in devices), speed, extended, spans)
+
+    def _leave(self, job: LiveJob, status: str, finish_ns: int | None) -> JobRecord:
+        spec = job.admitted.job
+        del self.live[spec.name]
+        return JobRecord(
+            job=spec.name, tenant=spec.tenant, job_type=spec.job_type, gang=spec.gang, status=status, arrival_s=spec.arrival_s,
+            start_s=None if job.start_ns is None else job.start_ns / NS, finish_s=None if finish_ns is None else finish_ns / NS,
+            steps=spec.num_steps - job.steps_left, lost_steps=job.lost_steps, restarts=job.restarts, preemptions=job.preemptions,
+            isolated_jct_s=self._isolated[spec.name],
+        )  # fmt: skip
+
+    def _isolated_jcts(self, admitted: tuple[AdmittedJob, ...]) -> dict[str, float | None]:
+        by_tenant: dict[str, list[AdmittedJob]] = {}
+        for item in admitted:
+            by_tenant.setdefault(item.job.tenant, []).append(item)
+        total = sum(self.tenants[name].weight for name in by_tenant)
+        jcts: dict[str, float | None] = {}
+        for name, jobs in by_tenant.items():
+            share = self.tenants[name].weight / total if total else 0.0
+            jcts.update(isolated_jcts(jobs, [share * count for count in self.cluster.num_devices_by_kind.values()]))
+        return jcts
+
+    def _user_shares(self, allocation: Allocation, view: ClusterView) -> tuple[UserShare, ...]:
+        """What each tenant was allotted; computed again only when the allocation or the live jobs change."""
+        names = tuple(job.name for job in view.jobs)
+        if self._shares is None or self._shares[0] is not allocation or self._shares[1] != names:
+            self._shares = (allocation, names, tuple(self._user_share(allocation, tenant, view) for tenant in view.tenants))
+        return self._shares[2]
+
+    def _user_share(self, allocation: Allocation, tenant: TenantView, view: ClusterView) -> UserShare:
+        claims = [claim.devices for claim in allocation.claims if claim.tenant == tenant.name]
+        units = [self.live[job.name].admitted.unit_steps_per_s * job.gang for job in tenant.jobs if job.name in self.live]
+        jobs = [job for job in tenant.jobs if job.name in self.live]
+        demand = sum(job.gang for job in tenant.jobs)
+        kinds = range(len(view.kinds))
+        return UserShare(
+            tenant.name, tenant.weight,
+            tuple(float(sum(devices[kind] for devices in claims)) for kind in kinds),
+            tuple(sum(j.gang * j.steps_per_s[kind] / unit for j, unit in zip(jobs, units, strict=True)) / demand for kind in kinds),
+            demand,
+        )  # fmt: skip
