@@ -40,8 +40,12 @@ class DeviceSheet:
             _require_positive(f"device.{name}", getattr(self, name))
         for dtype, rate in self.flops_per_s.items():
             _require_positive(f"device.flops_per_s.{dtype}", rate)
-        if not (isfinite(self.price_usd_per_hour) and self.price_usd_per_hour >= 0):
-            raise ConfigError("device.price_usd_per_hour", self.price_usd_per_hour, "must be a finite number, 0 or more")
+        for name in ("price_usd_per_hour", "launch_floor_s", "host_overhead_s"):
+            if not (isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise ConfigError(f"device.{name}", getattr(self, name), "must be a finite number, 0 or more")
+        for name in ("compute_fraction", "memory_fraction"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ConfigError(f"device.{name}", getattr(self, name), "must be above 0 and at most 1: a share of the peak")
 
 
 @dataclass(frozen=True)
