@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hetsys.core.scheduling.plan import Lease, LeaseOutcome, RoundOutcome, RoundPlan
@@ -25,11 +27,15 @@ class SimExecutor:
         self._progress = {job.name: _Progress(job.num_steps) for job in trace.jobs}
         self._outages: dict[str, list[tuple[int, int]]] = {}
         for failure in sorted(trace.failures, key=lambda failure: failure.at_s):
-            span = (to_ns(failure.at_s), to_ns(failure.at_s + failure.down_s))
-            self._outages.setdefault(failure.device, []).append(span)
+            start_ns, end_ns = to_ns(failure.at_s), to_ns(failure.at_s + failure.down_s)
+            spans = self._outages.setdefault(failure.device, [])
+            if spans and start_ns <= spans[-1][1]:
+                spans[-1] = (spans[-1][0], max(spans[-1][1], end_ns))
+            else:
+                spans.append((start_ns, end_ns))
 
     def down_at(self, now_ns: int) -> frozenset[str]:
-        return frozenset(name for name, spans in self._outages.items() if any(at <= now_ns < until for at, until in spans))
+        return frozenset(name for name, spans in self._outages.items() if _covers(spans, now_ns))
 
     def round(self, plan: RoundPlan) -> RoundOutcome:
         end_ns = plan.start_ns + plan.length_ns
@@ -60,7 +66,22 @@ class SimExecutor:
         return LeaseOutcome(lease.job, steps, None, False, 0, plan.length_ns)
 
     def _first_failure(self, lease: Lease, start_ns: int, end_ns: int) -> int | None:
-        starts = [at for name in lease.devices for at, _ in self._outages.get(name, ()) if start_ns < at < end_ns]
+        starts = []
+        for name in lease.devices:
+            spans = self._outages.get(name, ())
+            next_one = bisect_right(spans, start_ns, key=_start)
+            if next_one < len(spans) and spans[next_one][0] < end_ns:
+                starts.append(spans[next_one][0])
         return min(starts, default=None)
+
+
+def _start(span: tuple[int, int]) -> int:
+    return span[0]
+
+
+def _covers(spans: Sequence[tuple[int, int]], now_ns: int) -> bool:
+    """Whether one of `spans` (sorted, disjoint) holds `now_ns`."""
+    index = bisect_right(spans, now_ns, key=_start)
+    return index > 0 and now_ns < spans[index - 1][1]
 
 
