@@ -1,7 +1,8 @@
 """From fractions of devices to whole gangs, round by round, so that over time every claim receives what it was allotted.
 
 Each claim keeps a credit a kind, in devices: its share is added every round, what it is granted is taken away. The largest credit in
-units of the claim's gang goes first and receives whole gangs, so that large gangs wait their turn instead of for ever.
+units of the claim's gang goes first and receives whole gangs, so that large gangs wait their turn instead of for ever. Among the jobs of
+a claim the one that has had the fewest rounds comes first, unless another holds on to its devices and is not far ahead.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from hetsys.core.scheduling.plan import Allocation
 from hetsys.core.scheduling.view import ClusterView, JobView
 
 CLIP_GANGS = 8.0
+"""Credit is bounded by this many gangs either way, so that no debt or claim outlives its reason."""
+
+PATIENCE_ROUNDS = 2
+"""A job that holds devices keeps its claim's turn until it is more rounds ahead of a waiting one than this (our choice)."""
+
 Credits = dict[str, list[float]]
 
 
@@ -62,7 +68,7 @@ def _grant_claims(
         claim = allocation.claims[order]
         fitting = [job for name in claim.jobs if (job := waiting.get(name)) and job.steps_per_s[kind] > 0 and job.gang <= left[kind]]
         if fitting:
-            job = next((job for job in fitting if held.get(job.name) == kind), fitting[0])
+            job = min(fitting, key=lambda job: job.rounds_held - PATIENCE_ROUNDS * (held.get(job.name) == kind))
             bonus = sticky if held.get(job.name) == kind else 0.0
             heapq.heappush(queue, (-(credit[claim.name][kind] / job.gang + bonus), order, kind, job.name))
 

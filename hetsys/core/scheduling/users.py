@@ -1,7 +1,8 @@
 """From live jobs to the numbers of fair division: who divides, how fast each runs on each kind, and how much each can use.
 
-A *user* is a (tenant, job type, gang): OEF's virtual user, whose weight is its tenant's weight divided by the number of the tenant's
-users, so that declaring more job types gains nothing. Where a tenant has one job type and gang, user and tenant are the same.
+A *user* is a (tenant, job type, gang): OEF's virtual user. The users of a tenant divide its weight, so that declaring more job types gains
+nothing; each takes a part in proportion to its jobs (our choice: every job of a tenant then stands for an equal part of its share, as in
+`isolated`). Where a tenant has one job type and gang, user and tenant are the same.
 """
 
 from __future__ import annotations
@@ -80,14 +81,16 @@ def users_of(view: ClusterView) -> Users:
             weight[tenant.name] = tenant.weight
             for job in tenant.jobs:
                 groups.setdefault((tenant.name, job.job_type, job.gang, job.steps_per_s), []).append(job)
-    num_groups = {name: sum(key[0] == name for key in groups) for name in weight}
     rows = list(groups.values())
+    num_jobs = dict.fromkeys(weight, 0)
+    for key, jobs in groups.items():
+        num_jobs[key[0]] += len(jobs)
     return Users(
         names=tuple(f"{key[0]}/{key[1]}/{key[2]}" for key in groups),
         tenants=tuple(key[0] for key in groups),
         jobs=tuple(tuple(job.name for job in jobs) for jobs in rows),
         speed=np.array([normalised_speed(jobs[0]) for jobs in rows]).reshape(len(rows), len(view.kinds)),
         capacity=np.asarray(view.capacity, dtype=float),
-        weight=np.array([weight[key[0]] / num_groups[key[0]] for key in groups]),
+        weight=np.array([weight[key[0]] * len(jobs) / num_jobs[key[0]] for key, jobs in groups.items()]),
         demand=np.array([float(sum(job.gang for job in jobs)) for jobs in rows]),
     )

@@ -8,7 +8,10 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class JobView:
-    """A live job. `steps_per_s` has one entry a kind, in the order of `ClusterView.kinds`: the gang's speed, 0 where it cannot run."""
+    """A live job. `steps_per_s` has one entry a kind, in the order of `ClusterView.kinds`: the gang's speed, 0 where it cannot run.
+
+    `rounds_held`: the rounds in which it has held devices so far.
+    """
 
     name: str
     tenant: str
@@ -17,6 +20,7 @@ class JobView:
     steps_per_s: tuple[float, ...]
     steps_left: int
     arrival_s: float
+    rounds_held: int = 0
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class LiveJob:
     steps_left: int
     held: tuple[Device, ...] = ()
     start_ns: int | None = None
+    rounds_held: int = 0
     lost_steps: int = 0
     restarts: int = 0
     preemptions: int = 0
@@ -82,8 +83,8 @@ class SchedulingState:
             if any(speed and spec.gang > up for speed, up in zip(speeds, capacity, strict=True)):
                 speeds = tuple(speed if spec.gang <= up else 0.0 for speed, up in zip(speeds, capacity, strict=True))
             if any(speeds):
-                view = JobView(spec.name, spec.tenant, spec.job_type, spec.gang, speeds, job.steps_left, spec.arrival_s)
-                by_tenant.setdefault(spec.tenant, []).append(view)
+                known = (spec.name, spec.tenant, spec.job_type, spec.gang, speeds)
+                by_tenant.setdefault(spec.tenant, []).append(JobView(*known, job.steps_left, spec.arrival_s, job.rounds_held))
         tenants = tuple(
             TenantView(name, tenant.weight, tuple(by_tenant[name])) for name, tenant in self.tenants.items() if name in by_tenant
         )
@@ -116,6 +117,7 @@ class SchedulingState:
             job.start_ns = plan.start_ns if job.start_ns is None else job.start_ns
             job.steps_left -= result.steps
             job.lost_steps += result.lost_steps
+            job.rounds_held += 1
             job.restarts += not lease.extended
             job.held = () if result.failed else tuple(d for d in self.cluster.devices if d.name in lease.devices)
             progress[tenant] += result.steps / job.admitted.unit_steps_per_s
