@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -36,7 +36,7 @@ class _Worker:
     task: int | None = None
 
 
-def run_tasks(tasks: Sequence[Any], work: Callable[[Any], Any], num_workers: int) -> Iterator[TaskResult]:
+def run_tasks(tasks: Sequence[Any], work: Callable[[Any], Any], num_workers: int) -> Generator[TaskResult]:
     """Yield a result for every task as it ends, in order of completion. `work` and the tasks must be picklable.
 
     With one worker everything runs in this process. A worker that dies is replaced and its task fails with a line that names it. However

@@ -22,6 +22,7 @@ MACHINE = cluster(slow=(2, 2), fast=(1, 2))
         (job("b", slow=nan), "nan"),
         (job("b", slow=inf), "inf"),
         (job("b", slow=-1.0), "-1.0"),
+        (job("b", slow=5e-324), "between 1e-09 and 1000000000.0"),
         (job("b", slow=0.0, fast=0.0), "0 steps/s"),
         (job("b", gang=5, slow=1.0), "fits no kind; the largest has 4"),
         (job("b", gang=4, fast=1.0, slow=0.0), "0 steps/s on every kind that can hold a gang of 4 (slow)"),

@@ -57,6 +57,23 @@ def test_large_gangs_receive_their_entitlement_and_wait_a_bounded_time() -> None
         assert longest[name] <= 8 * ceil(gang / (8 / 5))
 
 
+def test_nobody_starves_where_the_fractions_cannot_be_met() -> None:
+    """A gang of 8 and a single share 8 devices: one of them always waits, and both are owed more and more. They still take turns: a
+    round for the single costs the gang 7/8 of a gang, a round for the gang costs the single 1."""
+    gangs = [8, 1]
+    snapshot = view([[1.0], [1.0]], [8], gangs, 1)
+    allocation = allot([[7.0], [1.0]], snapshot)
+    credits: Credits = {}
+    held: dict[str, int] = {}
+    rounds = dict.fromkeys(("u0.0", "u1.0"), 0)
+    for _ in range(1000):
+        grants, credits = round_gangs(allocation, snapshot, credits, held, 20 / 360)
+        held = {grant.job: grant.kind for grant in grants}
+        for name in held:
+            rounds[name] += 1
+    assert 400 <= rounds["u0.0"] <= 600 and 400 <= rounds["u1.0"] <= 600
+
+
 def test_idle_devices_are_filled_and_not_held_against_the_claim() -> None:
     snapshot = view([[1.0, 2.0], [1.0, 2.0]], [1, 1], [1, 1], 1)
     allocation = allot([[1.0, 0.0], [0.0, 0.0]], snapshot)

@@ -11,6 +11,9 @@ from hetsys.core.errors import ConfigError
 from hetsys.core.scheduling.record import ParkedRecord
 from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 
+_SLOWEST, _FASTEST = 1e-9, 1e9
+"""Speeds that whole nanoseconds can count, steps/s."""
+
 
 @dataclass(frozen=True)
 class AdmittedJob:
@@ -79,8 +82,8 @@ def _job_fault(job: Job, cluster: Cluster) -> str:
     if job.gang < 1 or job.num_steps < 1 or not (isfinite(job.arrival_s) and job.arrival_s >= 0):
         return f"needs gang >= 1, num_steps >= 1, arrival_s >= 0; has {job.gang}, {job.num_steps}, {job.arrival_s}"
     for kind, speed in (*job.steps_per_s.items(), *job.spread_steps_per_s.items()):
-        if not (isfinite(speed) and speed >= 0):
-            return f"speed on {kind} is {speed}; speeds must be finite, 0 or more"
+        if speed and not _SLOWEST <= speed <= _FASTEST:
+            return f"speed on {kind} is {speed}; speeds must be 0 or between {_SLOWEST} and {_FASTEST} steps/s"
     devices = cluster.num_devices_by_kind
     if all(job.gang > count for count in devices.values()):
         return f"gang of {job.gang} fits no kind; the largest has {max(devices.values())} devices"

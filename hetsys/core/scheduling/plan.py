@@ -15,7 +15,10 @@ from hetsys.core.scheduling.view import ClusterView
 
 @dataclass(frozen=True)
 class Claim:
-    """An entitlement: the `jobs` (names) of one tenant share `devices[j]` devices of kind j, averaged over time, and take turns. Tenant-level policies write one claim a (virtual) user, job-level policies one a job."""
+    """An entitlement: the `jobs` (names) of one tenant share `devices[j]` devices of kind j, averaged over time, and take turns.
+
+    Tenant-level policies write one claim a (virtual) user, job-level policies one a job.
+    """
 
     name: str
     tenant: str

@@ -1,13 +1,14 @@
 """What a scheduling run leaves behind: one record a round, one a job. Metrics and figures read nothing else.
 
 In `records.jsonl` each line is `{"record": "round" | "job" | "parked", ...fields}`. To stay small, a round leaves out `users` while
-they equal the round before, and a grant leaves out the fields that hold their defaults; `decode` puts both back.
+they equal the round before, and a grant leaves out what equals its default, its round's length or, where a job goes on without a restart,
+its last grant; `decode` puts all of it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -95,16 +96,17 @@ class ParkedRecord:
 
 NAMES = {RoundRecord: "round", JobRecord: "job", ParkedRecord: "parked"}
 SchedulingRecord = RoundRecord | JobRecord | ParkedRecord
-_GRANT_DEFAULTS = {field.name: field.default for field in fields(Grant) if field.default in (0, False)}
+_DEFAULTS = {"lost_steps": 0, "restarted": False, "failed": False, "spans_nodes": False}
 
 
 def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
     """The JSON object of each record, in order, its type under the key "record"."""
     users: tuple[UserShare, ...] | None = None
+    last: dict[str, dict[str, Any]] = {}
     for record in records:
         row = {"record": NAMES[type(record)], **vars(record)}
         if isinstance(record, RoundRecord):
-            row["grants"] = [_without_defaults(grant) for grant in record.grants]
+            row["grants"] = [_grant_row(grant, record.length_s, last) for grant in record.grants]
             if record.users == users:
                 del row["users"]
             else:
@@ -116,21 +118,35 @@ def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
 def decode(rows: Iterable[dict[str, Any]]) -> list[SchedulingRecord]:
     """The inverse of `encode`, for rows read back from `records.jsonl`."""
     users: tuple[UserShare, ...] = ()
+    last: dict[str, dict[str, Any]] = {}
     records: list[SchedulingRecord] = []
     for row in rows:
         values = _tuples({key: value for key, value in row.items() if key != "record"})
         if row["record"] == "round":
             if "users" in row:
                 users = tuple(UserShare(**_tuples(user)) for user in row["users"])
-            grants = tuple(Grant(**_tuples(grant)) for grant in row["grants"])
+            grants = tuple(_grant(grant, row["length_s"], last) for grant in row["grants"])
             records.append(RoundRecord(**{**values, "users": users, "grants": grants}))
         else:
             records.append(JobRecord(**values) if row["record"] == "job" else ParkedRecord(**values))
     return records
 
 
-def _without_defaults(grant: Grant) -> dict[str, Any]:
-    return {key: value for key, value in vars(grant).items() if key not in _GRANT_DEFAULTS or value != _GRANT_DEFAULTS[key]}
+def _grant_row(grant: Grant, length_s: float, last: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What must be written of `grant`; `last` holds, by job, what a grant that goes on takes over from the one before."""
+    place: dict[str, Any] = {"tenant": grant.tenant, "kind": grant.kind, "devices": grant.devices, "spans_nodes": grant.spans_nodes}
+    known: dict[str, Any] = {**_DEFAULTS, "held_s": length_s}
+    if not grant.restarted and last.get(grant.job) == place:
+        known |= place
+    last[grant.job] = place
+    return {key: value for key, value in vars(grant).items() if key not in known or value != known[key]}
+
+
+def _grant(row: dict[str, Any], length_s: float, last: dict[str, dict[str, Any]]) -> Grant:
+    before = last.get(row["job"], {}) if "devices" not in row else {}
+    values = {**_DEFAULTS, "held_s": length_s, **before, **_tuples(row)}
+    last[row["job"]] = {key: values[key] for key in ("tenant", "kind", "devices", "spans_nodes")}
+    return Grant(**values)
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:

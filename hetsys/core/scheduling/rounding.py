@@ -51,10 +51,24 @@ def round_gangs(
     if allocation.fill and waiting and any(left):
         grants += _fill(view, waiting, left, held)
     gangs = {job.name: job.gang for job in view.jobs}
-    for claim in allocation.claims:
-        bound = CLIP_GANGS * max(gangs[name] for name in claim.jobs)
-        credit[claim.name] = [min(bound, max(-bound, value)) for value in credit[claim.name]]
+    widest = {claim.name: max(gangs[name] for name in claim.jobs) for claim in allocation.claims}
+    for kind in range(len(view.kinds)):
+        _recentre(kind, {claim.name: claim.devices[kind] for claim in allocation.claims}, credit, widest)
     return grants, credit
+
+
+def _recentre(kind: int, share: Mapping[str, float], credit: Credits, widest: Mapping[str, int]) -> None:
+    """Where everybody on a kind is owed (or in debt), forgive what all have in common, then bound what is left.
+
+    Whole gangs cannot always use what the fractions promise (8 devices for a gang of 8 and a single: one of them always waits), so
+    credits may all rise; only their differences decide, and a bound alone would make those disappear and starve whoever came second.
+    """
+    owed = [credit[name][kind] / widest[name] for name, part in share.items() if part > 0]
+    common = max(min(owed), 0.0) or min(max(owed), 0.0) if owed else 0.0
+    for name, part in share.items():
+        gang, row = widest[name], credit[name]
+        if row[kind]:
+            row[kind] = min(CLIP_GANGS * gang, max(-CLIP_GANGS * gang, row[kind] - (common * gang if part > 0 else 0.0)))
 
 
 def _grant_claims(

@@ -8,6 +8,7 @@ nothing; each takes a part in proportion to its jobs (our choice: every job of a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,10 +67,16 @@ def check_speeds(speed: Array, names: tuple[str, ...]) -> None:
 
 
 def normalised_speed(job: JobView) -> Array:
-    """(k,): the job's speed a device in units of the slowest kind that it supports."""
-    speeds = np.asarray(job.steps_per_s, dtype=float)
-    slowest = next((value for value in speeds if value > 0), 1.0)
-    return speeds / slowest
+    """(k,), read-only: the job's speed in units of the slowest kind that it supports."""
+    return _normalised(job.steps_per_s)
+
+
+@lru_cache(maxsize=4096)
+def _normalised(steps_per_s: tuple[float, ...]) -> Array:
+    slowest = next((value for value in steps_per_s if value > 0), 1.0)
+    speeds = np.asarray(steps_per_s, dtype=float) / slowest
+    speeds.setflags(write=False)
+    return speeds
 
 
 def users_of(view: ClusterView) -> Users:

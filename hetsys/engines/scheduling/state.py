@@ -9,7 +9,7 @@ from hetsys.core.cluster import Cluster, Device
 from hetsys.core.scheduling.admission import AdmittedJob, admit
 from hetsys.core.scheduling.isolated import isolated_jcts
 from hetsys.core.scheduling.place import place
-from hetsys.core.scheduling.plan import Allocation, Lease, RoundOutcome, RoundPlan
+from hetsys.core.scheduling.plan import Allocation, Claim, Lease, RoundOutcome, RoundPlan
 from hetsys.core.scheduling.record import Grant, JobRecord, RoundRecord, SchedulingRecord, UserShare
 from hetsys.core.scheduling.rounding import Credits, round_gangs
 from hetsys.core.scheduling.trace import JobTrace
@@ -49,9 +49,10 @@ class SchedulingState:
         self.index = 0
         self.down: frozenset[str] = frozenset()
         self._credits: Credits = {}
+        self._placed: dict[str, tuple[Device, ...]] = {}
         self._kind_index = {kind: index for index, kind in enumerate(cluster.kinds)}
         self._isolated = self._isolated_jcts(admitted)
-        self._shares: tuple[Allocation, tuple[str, ...], tuple[UserShare, ...]] | None = None
+        self._shares: tuple[tuple[Claim, ...], tuple[str, ...], tuple[int, ...], tuple[UserShare, ...]] | None = None
 
     @property
     def pending(self) -> bool:
@@ -80,9 +81,9 @@ class SchedulingState:
         for job in self.live.values():
             spec = job.admitted.job
             speeds = job.admitted.speeds
-            if any(speed and spec.gang > up for speed, up in zip(speeds, capacity, strict=True)):
+            if self.down:
                 speeds = tuple(speed if spec.gang <= up else 0.0 for speed, up in zip(speeds, capacity, strict=True))
-            if any(speeds):
+            if not self.down or any(speeds):
                 known = (spec.name, spec.tenant, spec.job_type, spec.gang, speeds)
                 by_tenant.setdefault(spec.tenant, []).append(JobView(*known, job.steps_left, spec.arrival_s, job.rounds_held))
         tenants = tuple(
@@ -96,8 +97,8 @@ class SchedulingState:
         sticky = self.trace.restart_s / self.trace.round_s
         grants, self._credits = round_gangs(allocation, view, self._credits, held, sticky)
         up = [device for device in self.cluster.devices if device.name not in self.down]
-        placed = place(grants, up, self.cluster.kinds, {name: job.held for name, job in self.live.items()})
-        leases = tuple(self._lease(name, devices) for name, devices in placed.items())
+        self._placed = place(grants, up, self.cluster.kinds, {name: job.held for name, job in self.live.items()})
+        leases = tuple(self._lease(name, devices) for name, devices in self._placed.items())
         return RoundPlan(self.index, self.now_ns, to_ns(self.trace.round_s), to_ns(self.trace.restart_s), leases)
 
     def apply(
@@ -119,7 +120,7 @@ class SchedulingState:
             job.lost_steps += result.lost_steps
             job.rounds_held += 1
             job.restarts += not lease.extended
-            job.held = () if result.failed else tuple(d for d in self.cluster.devices if d.name in lease.devices)
+            job.held = () if result.failed else self._placed[lease.job]
             progress[tenant] += result.steps / job.admitted.unit_steps_per_s
             grants.append(
                 Grant(
@@ -201,19 +202,19 @@ class SchedulingState:
     def _user_shares(self, allocation: Allocation, view: ClusterView) -> tuple[UserShare, ...]:
         """What each tenant was allotted; computed again only when the allocation or the live jobs change."""
         names = tuple(job.name for job in view.jobs)
-        if self._shares is None or self._shares[0] is not allocation or self._shares[1] != names:
-            self._shares = (allocation, names, tuple(self._user_share(allocation, tenant, view) for tenant in view.tenants))
-        return self._shares[2]
+        if self._shares is None or self._shares[:3] != (allocation.claims, names, view.capacity):
+            shares = tuple(self._user_share(allocation, tenant, view) for tenant in view.tenants)
+            self._shares = (allocation.claims, names, view.capacity, shares)
+        return self._shares[3]
 
     def _user_share(self, allocation: Allocation, tenant: TenantView, view: ClusterView) -> UserShare:
         claims = [claim.devices for claim in allocation.claims if claim.tenant == tenant.name]
-        units = [self.live[job.name].admitted.unit_steps_per_s * job.gang for job in tenant.jobs if job.name in self.live]
-        jobs = [job for job in tenant.jobs if job.name in self.live]
+        units = [self.live[job.name].admitted.unit_steps_per_s for job in tenant.jobs]
         demand = sum(job.gang for job in tenant.jobs)
         kinds = range(len(view.kinds))
         return UserShare(
             tenant.name, tenant.weight,
             tuple(float(sum(devices[kind] for devices in claims)) for kind in kinds),
-            tuple(sum(j.gang * j.steps_per_s[kind] / unit for j, unit in zip(jobs, units, strict=True)) / demand for kind in kinds),
+            tuple(sum(job.steps_per_s[kind] / unit for job, unit in zip(tenant.jobs, units, strict=True)) / demand for kind in kinds),
             demand,
         )  # fmt: skip
