@@ -37,7 +37,7 @@ class GavelMix(Rounds):
     """
 
     tenants: int = 12
-    jobs_per_tenant: int = 6
+    jobs_per_tenant: int = 5
     job_types_per_tenant: int = 1
     max_gang: int = 8
     duration_scale: float = 1.0

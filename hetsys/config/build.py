@@ -1,0 +1,210 @@
+"""From a resolved configuration to an Experiment: where configuration becomes objects, is cross-checked and hashed."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from hetsys.config.mistakes import from_instantiate
+from hetsys.config.options import read_options
+from hetsys.config.settings import PARTS, Settings, describe
+from hetsys.core.errors import ConfigError
+from hetsys.core.experiment import About, Experiment
+from hetsys.core.model import NoModel
+
+_NO_RESULT = ("about", "options", "name", "plan_only", "resume", "require_source", "baseline", "tracker", "launch")
+
+
+@dataclass
+class Builder:
+    """Builds the experiments of one command; equal parts of different runs are built once and shared (they are immutable).
+
+    `overrides`: what the user typed. `extra`: folders beside `conf/` in which options were looked for.
+    """
+
+    results: Path
+    overrides: tuple[str, ...] = ()
+    extra: tuple[Path, ...] = ()
+    _parts: dict[str, Any] = field(default_factory=dict)
+
+    def experiments(self, config: Mapping[str, Any], options: Mapping[str, str], seeds: Sequence[int]) -> list[Experiment]:
+        """One experiment a seed. `config` is resolved; `options` holds the choice of each group. Raises ConfigError."""
+        _refuse_unknown(config)
+        for seed in seeds:
+            Settings(**{**{f.name: config[f.name] for f in dataclasses.fields(Settings)}, "seed": seed})
+        parts = {part: self._part(part, config[part]) for part in PARTS}
+        abouts = {part: describe(About, f"{part}.about", _words(config[part])) for part in parts}
+        self._check(parts, abouts, config, options)
+        stored = {
+            **_brief(config),
+            "workload": _brief(_resolved(parts["workload"], config["workload"])),
+            "options": dict(sorted(options.items())),
+        }
+        body = _dump({key: value for key, value in stored.items() if key != "seed"})
+        frame_hash = _hash({key: value for key, value in stored.items() if key not in ("system", "seed")})
+        return [
+            Experiment(
+                name=config["name"],
+                system=options["system"],
+                seed=seed,
+                domain=abouts["system"].domain,
+                cluster=parts["cluster"],
+                model=parts["model"],
+                workload=parts["workload"],
+                policy=parts["system"],
+                backend=parts["backend"].name,
+                source=parts["backend"].source,
+                tracker=parts["tracker"].name,
+                workers=parts["launch"].workers,
+                results=self.results,
+                frame_hash=frame_hash,
+                run_hash=_hash({**stored, "seed": seed}),
+                config_yaml=f"seed: {seed}\n{body}",
+                system_about=abouts["system"],
+                overrides=self.overrides,
+                resume=config["resume"],
+                baseline=config["baseline"],
+                options=dict(options),
+            )
+            for seed in seeds
+        ]
+
+    def _part(self, part: str, node: Mapping[str, Any]) -> Any:
+        """The object that `node` describes; a workload is resolved, so that what it read or guessed is stored and hashed."""
+        facts = _without_about(node)
+        text = part + _canonical(facts)
+        if text not in self._parts:
+            made = _instantiate(part, facts)
+            self._parts[text] = made.resolve() if hasattr(made, "resolve") else made
+        return self._parts[text]
+
+    def _check(
+        self, parts: Mapping[str, Any], abouts: Mapping[str, About], config: Mapping[str, Any], options: Mapping[str, str]
+    ) -> None:
+        self._check_domain(abouts, options)
+        backend, wanted = parts["backend"], config["require_source"]
+        if wanted is not None and backend.source != wanted:
+            remedy = f"backend={options['backend']} gives {backend.source!r} numbers; choose another backend"
+            raise ConfigError("require_source", wanted, remedy)
+        if abouts["workload"].domain == "scheduling" and not isinstance(parts["model"], NoModel):
+            raise ConfigError("model", options["model"], "a scheduling workload brings jobs of its own; leave model out")
+        if hasattr(parts["workload"], "check"):
+            parts["workload"].check(parts["cluster"])
+
+    def _check_domain(self, abouts: Mapping[str, About], options: Mapping[str, str]) -> None:
+        for part in ("system", "workload"):
+            if not abouts[part].domain:
+                remedy = f"is missing in conf/{part}/{options[part]}.yaml; add `domain:` under `about:`"
+                raise ConfigError(f"{part}.about.domain", "", remedy)
+        domain = abouts["workload"].domain
+        if abouts["system"].domain != domain:
+            systems = read_options("system", self.extra)
+            fit = [name for name, file in systems.items() if _words(file).get("domain") == domain]
+            remedy = f"is a {abouts['system'].domain} system, but workload={options['workload']} is a {domain} workload; "
+            raise ConfigError("system", options["system"], remedy + f"systems that fit: {', '.join(fit) or 'none yet'}")
+
+
+def rebuild_experiment(config_yaml: str, results: Path) -> Experiment:
+    """The experiment that a stored `config.yaml` describes. Raises ConfigError where the file no longer fits this version."""
+    try:
+        config = yaml.load(config_yaml, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ConfigError("config.yaml", "", "is not valid YAML; was the run's folder edited?") from error
+    if not isinstance(config, dict) or not {"options", "seed", *Settings.__dataclass_fields__} <= config.keys():
+        raise ConfigError("config.yaml", "", "lacks keys that hetsys writes; was it made by another version?")
+    options = config.pop("options")
+    return Builder(results).experiments(config, options, [config["seed"]])[0]
+
+
+def check_writable(folder: Path) -> None:
+    """Raise ConfigError unless files can be made in `folder`, or in the nearest parent that exists."""
+    parent = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=parent):
+            return
+    except OSError as error:
+        remedy = f"cannot be written ({error.strerror}: {parent}); set HETSYS_RESULTS to a folder of yours"
+        raise ConfigError("HETSYS_RESULTS", str(folder), remedy) from error
+
+
+def _instantiate(part: str, node: Mapping[str, Any]) -> Any:
+    config = OmegaConf.create({part: node})
+    try:
+        return instantiate(config, _convert_="all")[part]
+    except InstantiationException as error:
+        mistake = from_instantiate(error, config)
+        if mistake is None:
+            raise
+        raise mistake from error
+
+
+def _refuse_unknown(config: Mapping[str, Any]) -> None:
+    known = {*PARTS, "about", *(f.name for f in dataclasses.fields(Settings))}
+    for key in config:
+        if key not in known:
+            raise ConfigError(key, config[key], f"no such key; choices: {', '.join(sorted(known))}")
+
+
+def _words(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    words: Mapping[str, Any] = node.get("about", {})
+    return words
+
+
+def _brief(value: Any) -> Any:
+    """`value` without empty descriptions."""
+    if isinstance(value, Mapping):
+        return {key: _brief(item) for key, item in value.items() if key != "about" or item}
+    return [_brief(item) for item in value] if isinstance(value, list) else value
+
+
+def _resolved(workload: Any, node: Mapping[str, Any]) -> dict[str, Any]:
+    """`node` with the values that the workload ended up with; nested groups stay as they are."""
+    flat = [key for key, value in node.items() if hasattr(workload, key) and not _holds_group(value)]
+    return {**node, **{key: _plain(getattr(workload, key)) for key in flat}}
+
+
+def _holds_group(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return "_target_" in value or any(map(_holds_group, value.values()))
+    return isinstance(value, list) and any(map(_holds_group, value))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _without_about(value: Any) -> Any:
+    """`value` without the descriptions of its groups: words, which change neither an object nor a result."""
+    if isinstance(value, Mapping):
+        return {key: _without_about(item) for key, item in value.items() if not (key == "about" and "_target_" in value)}
+    return [_without_about(item) for item in value] if isinstance(value, list) else value
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _hash(config: Mapping[str, Any]) -> str:
+    """Ten hexadecimal digits of what decides the numbers of a run."""
+    facts = {key: _without_about(value) for key, value in config.items() if key not in _NO_RESULT}
+    return hashlib.sha256(_canonical(facts).encode()).hexdigest()[:10]
+
+
+def _dump(config: Mapping[str, Any]) -> str:
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return str(yaml.dump(config, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120))
