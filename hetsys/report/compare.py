@@ -1,0 +1,280 @@
+"""`hetsys compare`: systems of one frame against a baseline, seed by seed. Refuses what must not share a table."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetsys.core.errors import ConfigError, check_choice, did_you_mean
+from hetsys.metrics.catalog import HEADLINE, Metric, metric
+from hetsys.metrics.statistics import MARGIN, MIN_SEEDS, Effect, choose_scale, holm, paired_effect, verdict
+from hetsys.tracking.folder import StoredRun, find_runs
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+AGAIN = " (again)"
+_WORST_LAST = ("measured", "published", "derived")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished run: what a comparison needs of it."""
+
+    system: str
+    label: str
+    seed: int
+    summary: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One system's `metric`: `mean` over its seeds; the paired effect against the baseline, Holm-corrected p, verdict. The effect
+    is None for the baseline itself, and where no seed has the number on both sides."""
+
+    system: str
+    metric: str
+    n: int
+    mean: float | None
+    effect: Effect | None = None
+    p_holm: float | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What all runs of a comparison have in common, and what was left out of it."""
+
+    experiment: str
+    source: str
+    frame_hash: str
+    commit: str
+    provenance: str = ""
+    invalid_seeds: tuple[int, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Plain data. `cells[system][metric]`; `labels` in the order of printing, the baseline (if any) first."""
+
+    frame: Frame
+    baseline: str | None
+    labels: Mapping[str, str]
+    seeds: tuple[int, ...]
+    metrics: tuple[str, ...]
+    cells: Mapping[str, Mapping[str, Cell]]
+
+
+def compare(runs: Sequence[StoredRun], baseline: str | None = None, metrics: Sequence[str] | None = None) -> Comparison:
+    """Compare the finished ones of `runs` by `metrics` (default: the headline ones).
+
+    A seed with an invalid run counts for no system. Without `baseline` there are means and no effects. Raises ConfigError where
+    there is nothing to compare, for an unknown system or metric, and for runs of several frames, sources or commits.
+    """
+    finished = [run for run in runs if run.status == "finished"]
+    if not finished:
+        raise ConfigError("path", _places(runs), "holds no finished run; `hetsys run` makes some, `hetsys ls` shows what there is")
+    _refuse_mixtures(finished)
+    rows = [_row(run) for run in finished]
+    _refuse_duplicates(finished)
+    invalid = sorted({row.seed for row in rows if row.summary.get("valid") is False})
+    if len(invalid) == len({row.seed for row in rows}):
+        raise ConfigError("path", _places(runs), "every seed has a run that failed its own checks (valid: false)")
+    of_frame = [run for run in runs if run.frame_hash in ("", finished[0].frame_hash)]
+    frame = Frame(
+        experiment=finished[0].experiment,
+        source=finished[0].source,
+        frame_hash=finished[0].frame_hash,
+        commit=finished[0].code_id or finished[0].commit,
+        provenance=_worst([str(row.summary.get("provenance", "")) for row in rows]),
+        invalid_seeds=tuple(invalid),
+        unfinished=tuple(f"{run.system} seed {run.seed}: {run.status}" for run in of_frame if run.status != "finished"),
+    )
+    return compare_rows([row for row in rows if row.seed not in invalid], frame, baseline, metrics)
+
+
+def compare_rows(rows: Sequence[Row], frame: Frame, baseline: str | None, metrics: Sequence[str] | None) -> Comparison:
+    """The comparison of rows that may share a table."""
+    labels = dict(sorted((row.system, row.label) for row in rows))
+    if baseline is not None:
+        check_choice("baseline", baseline, labels)
+        labels = {baseline: labels[baseline], **labels}
+    names = _metrics(rows, metrics)
+    table = {system: {row.seed: row.summary for row in rows if row.system == system} for system in labels}
+    cells = {system: {name: _cell(system, metric(name), table, baseline) for name in names} for system in labels}
+    return Comparison(
+        frame, baseline, labels, tuple(sorted({row.seed for row in rows})), names, _judged(cells, frame, table, baseline)
+    )
+
+
+def closing_table(paths: Sequence[Path], baseline: str | None, console: Console) -> None:
+    """The table that ends `hetsys run`: one row a system with its means and, below them, the change against `baseline` with its
+    interval; then where the numbers come from. Runs that must not share a table (taken over from another commit) get a line that
+    says so."""
+    from hetsys.report.tables import show_table
+
+    runs = [StoredRun(path) for path in paths]
+    finished = {run.system for run in runs if run.status == "finished"}
+    if not finished:
+        return
+    try:
+        comparison = compare(runs, baseline if baseline in finished else None)
+    except ConfigError as error:
+        console.print(f"No table: {error}", soft_wrap=True, markup=False, highlight=False)
+        return
+    show_table(comparison, console)
+
+
+def main(args: argparse.Namespace, rerun: Callable[[Path], Mapping[str, Any]] | None = None) -> int:
+    """`hetsys compare`: `args` has paths, results, baseline, metric (a list), format and aa.
+
+    `rerun` runs a stored run again, from its own configuration, and returns the new summary: `--aa` needs it.
+    """
+    from rich.console import Console
+
+    from hetsys.report import tables
+
+    runs = [run for path in args.paths or [args.results] for run in find_runs(path)]
+    if args.aa:
+        if rerun is None:
+            raise ConfigError("--aa", True, "is only there where a runner is given")
+        comparison = against_itself(runs, args.baseline, args.metric, rerun)
+    else:
+        comparison = compare(runs, args.baseline or default_baseline(runs), args.metric)
+    tables.show(comparison, args.format, Console())
+    return 0
+
+
+def against_itself(
+    runs: Sequence[StoredRun], system: str | None, metrics: Sequence[str] | None, rerun: Callable[[Path], Mapping[str, Any]]
+) -> Comparison:
+    """One system under two labels: its stored runs and the same runs once more. The interval is the noise floor; on device time
+    it is 0."""
+    chosen = system or default_baseline(runs)
+    names = sorted({run.system for run in runs})
+    if chosen is None and len(names) != 1:
+        raise ConfigError("baseline", None, f"which system shall run against itself? choices: {', '.join(names)}")
+    chosen = chosen or names[0]
+    mine = [run for run in runs if run.system == chosen]
+    once = compare(mine, chosen, metrics)
+    kept = [run for run in mine if run.status == "finished" and _row(run).seed not in once.frame.invalid_seeds]
+    rows = [_row(run) for run in kept]
+    again = [Row(chosen + AGAIN, row.label + AGAIN, row.seed, rerun(run.path)) for row, run in zip(rows, kept, strict=True)]
+    return compare_rows([*rows, *again], once.frame, chosen, metrics)
+
+
+def default_baseline(runs: Sequence[StoredRun]) -> str | None:
+    """The `baseline` that the runs' own configuration names, where it is among them."""
+    named = next((run.config.get("baseline") for run in runs if run.status == "finished"), None)
+    return str(named) if named in {run.system for run in runs if run.status == "finished"} else None
+
+
+def short_commit(commit: str) -> str:
+    """The first ten digits of a commit, and of the hash of uncommitted changes after it."""
+    clean, _, dirty = commit.partition("-")
+    return clean[:10] + (f"+{dirty[:10]}" if dirty else "")
+
+
+def _row(run: StoredRun) -> Row:
+    return Row(run.system, run.label, int(run.summary["seed"]), run.summary)
+
+
+def _refuse_mixtures(runs: Sequence[StoredRun]) -> None:
+    """Raise ConfigError, listing what was found, unless all runs have one source, one frame and one commit."""
+    frames = [f"{run.experiment}@{run.frame_hash}" for run in runs]
+    for key, said, remedy in (
+        ("source", [run.source for run in runs], "numbers of several sources never share a table; give the PATH of one of them"),
+        ("frame", frames, "runs of several frames are no comparison; give the PATH of one of them"),
+        (
+            "commit",
+            [run.code_id or run.commit for run in runs],
+            "runs of several versions of hetsys; run all of them at one commit",
+        ),
+    ):
+        found = sorted(set(said))
+        if len(found) > 1:
+            counted = ", ".join(f"{value or 'unknown'} ({said.count(value)} runs)" for value in found)
+            raise ConfigError(key, counted, remedy)
+
+
+def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:
+    seen: dict[tuple[str, int | None], StoredRun] = {}
+    for run in runs:
+        first = seen.setdefault((run.system, run.seed), run)
+        if first is not run:
+            both = f"{run.system}/{first.path.name}, {run.system}/{run.path.name}"
+            raise ConfigError("path", both, "are two settings of one system and seed; name by PATH which of them to compare")
+
+
+def _metrics(rows: Sequence[Row], wanted: Sequence[str] | None) -> tuple[str, ...]:
+    """The metrics to show; raises ConfigError for a name that no run has as a number."""
+    known = {name for row in rows for name, value in row.summary.items() if value is None or _is_number(value)}
+    for name in wanted or ():
+        if name not in known:
+            raise ConfigError("metric", name, did_you_mean(name, known))
+    return tuple(dict.fromkeys(wanted)) if wanted else tuple(name for name in HEADLINE if name in known)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(system: str, what: Metric, table: Mapping[str, Mapping[int, Mapping[str, Any]]], baseline: str | None) -> Cell:
+    """Mean over the seeds that the system shares with the baseline (all, where there is none), and the effect over the same
+    seeds."""
+    mine = _values(table[system], what.name)
+    if baseline is None or system == baseline:
+        return Cell(system, what.name, len(mine), sum(mine.values()) / len(mine) if mine else None)
+    base = _values(table[baseline], what.name)
+    pairs = [(mine[seed], base[seed]) for seed in mine if seed in base]
+    everything = [value for runs in table.values() for value in _values(runs, what.name).values()]
+    effect = paired_effect(pairs, choose_scale(what.scale, everything))
+    return Cell(system, what.name, len(pairs), sum(a for a, _ in pairs) / len(pairs) if pairs else None, effect)
+
+
+def _values(runs: Mapping[int, Mapping[str, Any]], name: str) -> dict[int, float]:
+    return {seed: float(summary[name]) for seed, summary in runs.items() if _is_number(summary.get(name))}
+
+
+def _judged(
+    cells: Mapping[str, Mapping[str, Cell]],
+    frame: Frame,
+    table: Mapping[str, Mapping[int, Mapping[str, Any]]],
+    baseline: str | None,
+) -> dict[str, dict[str, Cell]]:
+    """The same cells with Holm's correction over all of them and a verdict each."""
+    flat = [cell for row in cells.values() for cell in row.values() if cell.effect is not None]
+    adjusted = iter(holm([cell.effect.p if cell.effect else None for cell in flat]))
+    enough = MIN_SEEDS.get(frame.source, max(MIN_SEEDS.values()))
+    judged: dict[str, dict[str, Cell]] = {system: {} for system in cells}
+    for system, row in cells.items():
+        for name, cell in row.items():
+            if cell.effect is not None and baseline is not None:
+                p = next(adjusted)
+                what = metric(name)
+                margin = _margin(cell.effect, what, list(_values(table[baseline], name).values()))
+                word = verdict(cell.effect, p, better=what.better, margin=margin, min_seeds=enough)
+                cell = Cell(system, name, cell.n, cell.mean, cell.effect, p, word)
+            judged[system][name] = cell
+    return judged
+
+
+def _margin(effect: Effect, what: Metric, base: Sequence[float]) -> float:
+    """How much loss is "no loss": 2 % of a ratio; 0.02 of what is always compared by difference (fractions, relative envy); 2 %
+    of the baseline's mean where a 0 among the values ruled ratios out."""
+    if effect.scale == "ratio" or what.scale == "difference":
+        return MARGIN
+    return MARGIN * abs(sum(base) / len(base))
+
+
+def _worst(provenances: Sequence[str]) -> str:
+    known = [name for name in provenances if name in _WORST_LAST]
+    return max(known, key=_WORST_LAST.index) if known else ""
+
+
+def _places(runs: Sequence[StoredRun]) -> str:
+    return ", ".join(sorted({str(run.path.parents[1]) for run in runs})) or "nothing"

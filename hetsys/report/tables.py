@@ -1,0 +1,223 @@
+"""How a comparison is printed: the terminal's table, CSV, JSON, Markdown. Losses look as plain as gains."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hetsys.metrics.catalog import Metric, metric
+from hetsys.metrics.statistics import Effect
+from hetsys.report.compare import Cell, Comparison, short_commit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+MARKS = {"better": "✓", "worse": "✗", "no loss": "=", "inconclusive": "?", "higher": "↑", "lower": "↓"}
+_STYLES = {"better": "green", "worse": "red", "no loss": "default", "inconclusive": "yellow"}
+_FIRST_WIDTH, _COLUMN_WIDTH, _PIPE_WIDTH = 16, 10, 110
+_HEADS = {
+    "throughput_normalized": "through-\nput",
+    "jct_mean_s": "mean JCT\n(h)",
+    "finish_time_fairness_p95": "fairness\nρ p95",
+    "jain_index": "Jain\nindex",
+    "envy_max": "envy\nmax",
+    "sharing_incentive_min": "sharing\nincent.",
+    "idle_device_fraction": "idle\ndevices",
+    "restarts_per_round": "restarts\na round",
+}
+
+
+def show(comparison: Comparison, fmt: str, console: Console) -> None:
+    """Print `comparison` as `fmt`: table, csv, json or markdown."""
+    if fmt == "table":
+        show_table(comparison, console)
+    else:
+        text = {"csv": as_csv, "json": as_json, "markdown": as_markdown}[fmt](comparison)
+        console.file.write(text)
+
+
+def show_table(comparison: Comparison, console: Console) -> None:
+    """The table, as many columns side by side as the terminal is wide, then what the reader must know of it."""
+    from rich.console import Console
+
+    if not console.is_terminal and console.width < _PIPE_WIDTH:
+        console = Console(file=console.file, width=_PIPE_WIDTH)
+    per_part = max(1, (console.width - _FIRST_WIDTH) // (_COLUMN_WIDTH + 1))
+    systems = _order(comparison)
+    for at in range(0, max(1, len(comparison.metrics)), per_part):
+        table = _part(comparison, systems, comparison.metrics[at : at + per_part])
+        console.print(table)
+    for line in notes(comparison):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Legend, source, and everything that was left out."""
+    frame = comparison.frame
+    parts = [f"source: {frame.source or 'unknown'}", f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)}"]
+    parts += [f"provenance {frame.provenance}"] if frame.provenance else []
+    lines = [", ".join([*parts, f"experiment {frame.experiment}", f"commit {short_commit(frame.commit) or 'unknown'}"])]
+    cells = [cell for row in comparison.cells.values() for cell in row.values() if cell.effect]
+    if comparison.baseline is None:
+        lines.append("No baseline, so means only; name one with --baseline SYSTEM.")
+    elif cells:
+        lines.insert(0, _legend(comparison, cells))
+    if frame.invalid_seeds:
+        lines.append(f"invalid seeds, left out for all systems: {', '.join(map(str, frame.invalid_seeds))}")
+    if frame.unfinished:
+        shown = "; ".join(frame.unfinished[:6])
+        more = f"; and {len(frame.unfinished) - 6} more" if len(frame.unfinished) > 6 else ""
+        lines.append(f"pairs missing from the table ({len(frame.unfinished)}): {shown}{more}")
+    short = sorted({(cell.system, cell.n) for cell in cells if cell.n < len(comparison.seeds)})
+    if short:
+        lines.append("fewer seeds than the others: " + ", ".join(f"{system} ({n})" for system, n in _fewest(short)))
+    return lines
+
+
+def _legend(comparison: Comparison, cells: Sequence[Cell]) -> str:
+    assert comparison.baseline is not None
+    text = f"Second line: change against {comparison.labels[comparison.baseline]}, paired by seed, ± half of the 95 % interval: "
+    kinds = {cell.effect.scale for cell in cells if cell.effect}
+    text += {"ratio": "%", "difference": "difference"}[next(iter(kinds))] if len(kinds) == 1 else "% or, without %, difference"
+    words = {cell.verdict for cell in cells}
+    if words == {"descriptive only"}:
+        return text + ". Too few seeds to judge: descriptive only."
+    known = [f"{mark} {word}" for word, mark in MARKS.items() if word in words]
+    return text + ". After Holm's correction: " + ", ".join(known) + "."
+
+
+def _fewest(short: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    return sorted({system: min(n for name, n in short if name == system) for system, _ in short}.items())
+
+
+def _order(comparison: Comparison) -> list[str]:
+    """Best throughput first where there are seeds enough to judge; by name else (a smoke run ranks nobody)."""
+    systems = sorted(comparison.labels)
+    first = comparison.metrics[0] if comparison.metrics else ""
+    judged = any(cell.verdict not in ("", "descriptive only") for row in comparison.cells.values() for cell in row.values())
+    if not judged or not metric(first).better:
+        return systems
+    sign = -1.0 if metric(first).better == "higher" else 1.0
+    means = {system: comparison.cells[system][first].mean for system in systems}
+    return sorted(systems, key=lambda system: (means[system] is None, sign * (means[system] or 0.0), system))
+
+
+def _part(comparison: Comparison, systems: Sequence[str], names: Sequence[str]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, header_style="bold")
+    table.add_column(f"{comparison.frame.experiment}", width=_FIRST_WIDTH, vertical="bottom", overflow="fold")
+    for name in names:
+        table.add_column(_head(metric(name)), width=_COLUMN_WIDTH, justify="right", overflow="fold")
+    for system in systems:
+        cells = [comparison.cells[system][name] for name in names]
+        table.add_row(_label(comparison, system), *(_cell_text(cell, system == comparison.baseline) for cell in cells))
+    return table
+
+
+def _head(what: Metric) -> str:
+    arrow = {"higher": " ↑", "lower": " ↓"}.get(what.better, "")
+    return _HEADS.get(what.name, what.title) + arrow
+
+
+def _label(comparison: Comparison, system: str) -> Any:
+    from rich.text import Text
+
+    name, _, rest = comparison.labels[system].partition(" (")
+    second = "baseline" if system == comparison.baseline else f"({rest}" if rest else ""
+    return Text(name, style="bold" if system == comparison.baseline else "") + Text(f"\n{second}", style="dim")
+
+
+def _cell_text(cell: Cell, is_baseline: bool) -> Any:
+    from rich.text import Text
+
+    below = "" if is_baseline or cell.effect is None else effect_text(cell.effect, metric(cell.metric))
+    mark = MARKS.get(cell.verdict, " ")
+    text = Text(metric(cell.metric).text(cell.mean) + " ")
+    return text + Text(f"\n{below}{mark}", style=_STYLES.get(cell.verdict, "dim"))
+
+
+def effect_text(effect: Effect, what: Metric) -> str:
+    """`+4.1±0.3%`, `×3.2` (beyond a factor of 2) or, for differences, `+0.12±0.03`; without an interval for one seed."""
+    if effect.scale == "ratio":
+        if not 0.5 <= effect.value <= 2.0:
+            return f"×{effect.value:.3g}"
+        half = None if effect.low is None or effect.high is None else (effect.high - effect.low) * 50.0
+        return f"{_digits((effect.value - 1.0) * 100.0, 1)}{_half(half, 1)}%"
+    scale = 3600.0 if what.hours else 1.0
+    half = None if effect.low is None or effect.high is None else (effect.high - effect.low) / 2.0 / scale
+    return f"{_digits(effect.value / scale, 2)}{_half(half, 2)}"
+
+
+def _digits(value: float, decimals: int) -> str:
+    decimals = 0 if abs(value) >= 10 else decimals
+    text = f"{value:+.{decimals}f}"
+    return text.replace("-", "−") if float(text) else f"{0:.{decimals}f}"
+
+
+def _half(value: float | None, decimals: int) -> str:
+    if value is None:
+        return ""
+    return "±" + f"{value:.{0 if value >= 10 else decimals}f}".removeprefix("0" if decimals > 1 else "")
+
+
+def as_csv(comparison: Comparison) -> str:
+    """One line a system and metric; each says where it comes from."""
+    out = io.StringIO()
+    frame = comparison.frame
+    same = {"experiment": frame.experiment, "source": frame.source, "frame_hash": frame.frame_hash, "commit": frame.commit}
+    rows = [{**row, "baseline": comparison.baseline, **same} for row in _flat(comparison)]
+    writer = csv.DictWriter(out, list(rows[0]) if rows else ["system"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def as_json(comparison: Comparison) -> str:
+    """The frame, then the cells; valid JSON (no NaN)."""
+    head = {**asdict(comparison.frame), "baseline": comparison.baseline, "seeds": list(comparison.seeds)}
+    return json.dumps({**head, "rows": _flat(comparison)}, indent=1, allow_nan=False) + "\n"
+
+
+def as_markdown(comparison: Comparison) -> str:
+    """A table of systems by metrics, then the notes."""
+    heads = [_HEADS.get(name, metric(name).title).replace("-\n", "").replace("\n", " ") for name in comparison.metrics]
+    lines = ["| system | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
+    for system in _order(comparison):
+        cells = []
+        for name in comparison.metrics:
+            cell = comparison.cells[system][name]
+            words = [effect_text(cell.effect, metric(name)), MARKS.get(cell.verdict, "")] if cell.effect else []
+            cells.append(metric(name).text(cell.mean) + (f" ({' '.join(filter(None, words))})" if words else ""))
+        mark = " (baseline)" if system == comparison.baseline else ""
+        lines.append(f"| {comparison.labels[system]}{mark} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *(f"{line}  " for line in notes(comparison))]) + "\n"
+
+
+def _flat(comparison: Comparison) -> list[dict[str, Any]]:
+    rows = []
+    for system, row in comparison.cells.items():
+        for name, cell in row.items():
+            effect = cell.effect
+            rows.append(
+                {
+                    "system": system,
+                    "label": comparison.labels[system],
+                    "metric": name,
+                    "seeds": cell.n,
+                    "mean": cell.mean,
+                    "scale": effect.scale if effect else None,
+                    "effect": effect.value if effect else None,
+                    "low": effect.low if effect else None,
+                    "high": effect.high if effect else None,
+                    "p_holm": cell.p_holm,
+                    "verdict": "baseline" if system == comparison.baseline else cell.verdict,
+                }
+            )
+    return rows
