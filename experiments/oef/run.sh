@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Makes every result that experiments/oef/README.md speaks of, then its tables and figures. Finished runs are skipped: run it again after
+# an interruption. All runs are simulated. HETSYS_RESULTS chooses the results folder (default: ./results).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+hetsys=(.venv/bin/python -m hetsys)
+
+make install
+"${hetsys[@]}" run experiment=oef_mix
+"${hetsys[@]}" run experiment=oef_tenants
+for experiment in oef_mix oef_tenants; do
+  "${hetsys[@]}" compare "${HETSYS_RESULTS:-results}/$experiment" --baseline oef_coop
+done
+"${hetsys[@]}" figures
