@@ -25,7 +25,7 @@ FIGURE = Figure(
 
 X = "throughput_normalized"
 PANELS = (
-    ("sharing_incentive_min", "worth of own devices ÷ worth of own slice", "Sharing incentive, worst tenant and round"),
+    ("sharing_incentive_min", "worth of own devices ÷ worth of own slice", "Sharing incentive, worst tenant"),
     ("finish_time_fairness_p95", "completion time ÷ that on own slice, p95", "Finish-time fairness ρ of the jobs"),
 )
 LOG_TICKS = [m * 10**e for e in range(-3, 7) for m in (1, 2, 5)]

@@ -13,7 +13,7 @@ from hetsys.tracking.folder import StoredRun
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F6000", "#882255", "#44AA99")
 """Okabe and Ito's palette without its yellow (too faint on white), then three more that keep apart from it."""
-GREY, PALE = "#6B6B6B", "#D9D9D9"
+GREY, PALE = "#6B6B6B", "#B4B4B4"
 MARKERS = "oD^sv<>PX*"
 Box = tuple[float, float, float, float]
 
