@@ -1,8 +1,8 @@
 """What a scheduling run leaves behind: one record a round, one a job. Metrics and figures read nothing else.
 
-In `records.jsonl` each line is `{"record": "round" | "job" | "parked", ...fields}`. To stay small, a round leaves out `users` while
-they equal the round before, and a grant leaves out what equals its default, its round's length or, where a job goes on without a restart,
-its last grant; `decode` puts all of it back.
+In `records.jsonl` each line is `{"record": "round" | "job" | "parked", ...fields}`. To stay small, a round leaves out the fields of
+`SAME_AS_BEFORE` that equal the round before, and a grant leaves out what equals its default, its round's length or, where a job goes on
+without a restart, its last grant; `decode` puts all of it back.
 """
 
 from __future__ import annotations
@@ -99,34 +99,39 @@ SchedulingRecord = RoundRecord | JobRecord | ParkedRecord
 _DEFAULTS = {"lost_steps": 0, "restarted": False, "failed": False, "spans_nodes": False}
 
 
+SAME_AS_BEFORE = ("length_s", "capacity", "users", "idle", "stranded", "waiting_jobs", "status", "note")
+
+
 def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
     """The JSON object of each record, in order, its type under the key "record"."""
-    users: tuple[UserShare, ...] | None = None
+    before: dict[str, Any] = {}
     last: dict[str, dict[str, Any]] = {}
     for record in records:
         row = {"record": NAMES[type(record)], **vars(record)}
         if isinstance(record, RoundRecord):
+            same = {key for key in SAME_AS_BEFORE if key in before and row[key] == before[key]}
+            before = {key: row[key] for key in SAME_AS_BEFORE}
+            row = {key: value for key, value in row.items() if key not in same}
             row["grants"] = [_grant_row(grant, record.length_s, last) for grant in record.grants]
-            if record.users == users:
-                del row["users"]
-            else:
-                users = record.users
-                row["users"] = [asdict(user) for user in users]
+            if "users" in row:
+                row["users"] = [asdict(user) for user in record.users]
         yield row
 
 
 def decode(rows: Iterable[dict[str, Any]]) -> list[SchedulingRecord]:
     """The inverse of `encode`, for rows read back from `records.jsonl`."""
-    users: tuple[UserShare, ...] = ()
+    before: dict[str, Any] = {}
     last: dict[str, dict[str, Any]] = {}
     records: list[SchedulingRecord] = []
     for row in rows:
         values = _tuples({key: value for key, value in row.items() if key != "record"})
         if row["record"] == "round":
-            if "users" in row:
-                users = tuple(UserShare(**_tuples(user)) for user in row["users"])
-            grants = tuple(_grant(grant, row["length_s"], last) for grant in row["grants"])
-            records.append(RoundRecord(**{**values, "users": users, "grants": grants}))
+            if "users" in values:
+                values["users"] = tuple(UserShare(**_tuples(user)) for user in values["users"])
+            values = before | values
+            before = {key: values[key] for key in SAME_AS_BEFORE}
+            values["grants"] = tuple(_grant(grant, values["length_s"], last) for grant in values["grants"])
+            records.append(RoundRecord(**values))
         else:
             records.append(JobRecord(**values) if row["record"] == "job" else ParkedRecord(**values))
     return records
