@@ -6,7 +6,6 @@ Every scheduling policy is such a rule; this module is the part they share, so t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -50,15 +49,9 @@ class Memory:
 
 
 def tenant_users(view: ClusterView) -> Users:
-    """The virtual users of `view`, names made unique. Raises ConfigError for weights, speeds or capacities that are no numbers."""
+    """The virtual users of `view`. Raises ConfigError for weights, speeds or capacities that are no numbers."""
     _check_weights(view)
-    users = users_of(view)
-    seen: Counter[str] = Counter()
-    names = []
-    for name in users.names:
-        seen[name] += 1
-        names.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return replace(users, names=tuple(names))
+    return users_of(view)
 
 
 def job_users(view: ClusterView) -> Users:

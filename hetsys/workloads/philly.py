@@ -49,7 +49,7 @@ class PhillyTenants(Rounds):
     trace: str = "auto"
     num_tenants: int = 15
     window_s: float = 604_800.0
-    max_jobs: int = 120
+    max_jobs: int = 240
     time_scale: float = 0.1
 
     def __post_init__(self) -> None:

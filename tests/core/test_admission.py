@@ -75,9 +75,11 @@ def test_a_gang_wider_than_a_host_runs_at_its_spread_speed() -> None:
 def test_isolated_times_by_hand() -> None:
     """Share: 1 slow + 0.5 fast device. Alone: fractions (1, .5) sum to 1.5, so rate (1*1 + .5*4)/1.5 = 2 steps/s.
     Two jobs together: fractions (.5, .25) each: rate .5*1 + .25*4 = 1.5. a: 300 steps, b: 600; a ends at 200 s; b then has 300 left,
-    alone at 2 steps/s: 350 s. c arrives at 1000 s and runs alone: 100 steps in 50 s."""
+    alone at 2 steps/s: 350 s. c arrives at 930 s, starts at the next round of 100 s and runs alone: 70 s + 100 steps in 50 s. With 10 s
+    to start, everybody ends 10 s later."""
     jobs = [job("a", steps=300, slow=1.0, fast=4.0), job("b", steps=600, slow=1.0, fast=4.0)]
-    jobs += [job("c", steps=100, arrival_s=1000.0, slow=1.0, fast=4.0)]
+    jobs += [job("c", steps=100, arrival_s=930.0, slow=1.0, fast=4.0)]
     admitted, _ = admit(JobTrace((Tenant("a"),), tuple(jobs)), MACHINE)
-    assert isolated_jcts(admitted, [1.0, 0.5]) == pytest.approx({"a": 200.0, "b": 350.0, "c": 50.0})
-    assert isolated_jcts(admitted, [0.0, 0.0]) == {"a": None, "b": None, "c": None}
+    assert isolated_jcts(admitted, [1.0, 0.5], 100.0, 0.0) == pytest.approx({"a": 200.0, "b": 350.0, "c": 120.0})
+    assert isolated_jcts(admitted, [1.0, 0.5], 100.0, 10.0) == pytest.approx({"a": 210.0, "b": 360.0, "c": 130.0})
+    assert isolated_jcts(admitted, [0.0, 0.0], 100.0, 0.0) == {"a": None, "b": None, "c": None}

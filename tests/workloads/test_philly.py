@@ -58,7 +58,7 @@ def test_generated_trace_is_repeatable_and_says_where_it_comes_from(cluster: Clu
     assert trace.provenance == "derived"
     assert set(trace.data_sha256) == {"tables/gavel_throughputs.csv", STATISTICS}
     assert len(trace.tenants) == 15
-    assert len(trace.jobs) == 120
+    assert len(trace.jobs) == 240
     assert {job.tenant for job in trace.jobs} == {tenant.name for tenant in trace.tenants}
     assert all(0 <= job.arrival_s <= 60_480 for job in trace.jobs)
 

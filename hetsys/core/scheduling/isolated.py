@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from hetsys.core.scheduling.admission import AdmittedJob
 
 _EPS_STEPS = 1e-6
 
 
-def isolated_jcts(jobs: Sequence[AdmittedJob], devices: Sequence[float]) -> dict[str, float | None]:
+def isolated_jcts(
+    jobs: Sequence[AdmittedJob], devices: Sequence[float], round_s: float, restart_s: float
+) -> dict[str, float | None]:
     """Completion times (s, from arrival) of one tenant's `jobs` on `devices[j]` devices of kind j, fractions allowed, nothing else running.
 
     The tenant's q live jobs share its devices equally: job i spends the fraction `x_ij = devices_j / (q gang_i)` of its time on kind j,
-    scaled down where the fractions sum to more than 1 (the isolated allocation of Gavel, OSDI 2020, at the level of a tenant).
-    None for a job that makes no progress there.
+    scaled down where the fractions sum to more than 1 (the isolated allocation of Gavel, OSDI 2020, at the level of a tenant). As in the
+    shared cluster, a job starts at the first round after its arrival and takes `restart_s` to do so (our choice: otherwise jobs shorter
+    than a round look unfairly treated under every scheduler). None for a job that makes no progress there.
     """
-    waiting = sorted(jobs, key=lambda item: item.job.arrival_s, reverse=True)
+    starts_s = {item.job.name: ceil(item.job.arrival_s / round_s) * round_s + restart_s for item in jobs}
+    waiting = sorted(jobs, key=lambda item: starts_s[item.job.name], reverse=True)
     live: dict[str, tuple[AdmittedJob, float]] = {}
     jcts: dict[str, float | None] = {item.job.name: None for item in jobs}
     now = 0.0
     while waiting or live:
         if not live:
-            now = max(now, waiting[-1].job.arrival_s)
-        while waiting and waiting[-1].job.arrival_s <= now:
+            now = max(now, starts_s[waiting[-1].job.name])
+        while waiting and starts_s[waiting[-1].job.name] <= now:
             item = waiting.pop()
             if _rate(item, devices, 1) > 0:
                 live[item.job.name] = (item, float(item.job.num_steps))
@@ -32,7 +37,7 @@ def isolated_jcts(jobs: Sequence[AdmittedJob], devices: Sequence[float]) -> dict
         rates = {name: _rate(item, devices, len(live)) for name, (item, _) in live.items()}
         until = min(now + left / rates[name] for name, (_, left) in live.items())
         if waiting:
-            until = min(until, waiting[-1].job.arrival_s)
+            until = min(until, starts_s[waiting[-1].job.name])
         for name, (item, left) in list(live.items()):
             left -= rates[name] * (until - now)
             if left <= _EPS_STEPS * item.job.num_steps:

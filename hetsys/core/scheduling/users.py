@@ -7,6 +7,8 @@ nothing; each takes a part in proportion to its jobs (our choice: every job of a
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -93,7 +95,7 @@ def users_of(view: ClusterView) -> Users:
     for key, jobs in groups.items():
         num_jobs[key[0]] += len(jobs)
     return Users(
-        names=tuple(f"{key[0]}/{key[1]}/{key[2]}" for key in groups),
+        names=_unique(f"{key[0]}/{key[1]}/{key[2]}" for key in groups),
         tenants=tuple(key[0] for key in groups),
         jobs=tuple(tuple(job.name for job in jobs) for jobs in rows),
         speed=np.array([normalised_speed(jobs[0]) for jobs in rows]).reshape(len(rows), len(view.kinds)),
@@ -101,3 +103,13 @@ def users_of(view: ClusterView) -> Users:
         weight=np.array([weight[key[0]] * len(jobs) / num_jobs[key[0]] for key, jobs in groups.items()]),
         demand=np.array([float(sum(job.gang for job in jobs)) for jobs in rows]),
     )
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    """`names` with "#2", "#3", ... after those that came before: jobs of one type and gang may differ in speed."""
+    seen: Counter[str] = Counter()
+    made = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return tuple(made)

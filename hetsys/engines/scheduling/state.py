@@ -196,7 +196,8 @@ class SchedulingState:
         jcts: dict[str, float | None] = {}
         for name, jobs in by_tenant.items():
             share = self.tenants[name].weight / total if total else 0.0
-            jcts.update(isolated_jcts(jobs, [share * count for count in self.cluster.num_devices_by_kind.values()]))
+            devices = [share * count for count in self.cluster.num_devices_by_kind.values()]
+            jcts.update(isolated_jcts(jobs, devices, self.trace.round_s, self.trace.restart_s))
         return jcts
 
     def _user_shares(self, allocation: Allocation, view: ClusterView) -> tuple[UserShare, ...]:
