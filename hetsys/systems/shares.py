@@ -70,11 +70,12 @@ def job_users(view: ClusterView) -> Users:
     )
 
 
-def allocate(rule: Rule, users: Users, memo: object, *, limited: bool = True, fill: bool = True) -> tuple[Allocation, Memory]:
+def allocate(rule: Rule, users: Users, memo: object, *, keep: str = "bundle", fill: bool = True) -> tuple[Allocation, Memory]:
     """One round: `rule` divides the cluster; on a SolverError the last good allocation is kept, or without one the split is equal.
 
-    `limited`: users never hold more than their demand, and what they leave is divided again among the others (False: the rule sees
-    to demand itself).
+    `keep` says what users hold to whom the rule gave more devices than they can use, before the others divide the rest again: the best of
+    that "bundle"; or, where that is worth less to them than the best of their own "slice" of every kind, the latter (for rules that promise
+    that sharing costs nobody anything); "all": the rule sees to demand itself.
     """
     memory = memo if isinstance(memo, Memory) else Memory()
     if users.num_users == 0:
@@ -83,7 +84,7 @@ def allocate(rule: Rule, users: Users, memo: object, *, limited: bool = True, fi
         whole = b"whole" + _key(users, with_demand=True)
         shares, stages = memory.stages.get(whole), dict(memory.stages)
         if shares is None:
-            shares, stages = _divide(rule, users, memory.stages, limited)
+            shares, stages = _divide(rule, users, memory.stages, keep)
             stages[whole] = shares
     except (SolverError, InfeasiblePlan) as error:
         return _allocation(users, _without_solver(users, memory.last), fill, str(error)), memory
@@ -104,15 +105,15 @@ def _check_weights(view: ClusterView) -> None:
             raise ConfigError(f"weight of {tenant.name}", tenant.weight, "must be a finite number, 0 or more")
 
 
-def _divide(rule: Rule, users: Users, cache: Mapping[bytes, Shares], limited: bool) -> tuple[Shares, dict[bytes, Shares]]:
-    """The rule's shares, in stages: users above their demand keep their best devices and leave; the rest divides what remains."""
+def _divide(rule: Rule, users: Users, cache: Mapping[bytes, Shares], keep: str) -> tuple[Shares, dict[bytes, Shares]]:
+    """The rule's shares, in stages: users above their demand keep what `keep` says and leave; the rest divides what remains."""
     devices, levels = np.zeros(users.speed.shape), np.zeros(users.num_users)
     live, left = np.arange(users.num_users), users.capacity.copy()
     stages: dict[bytes, Shares] = {}
     first: Shares | None = None
     while (users.speed[live] * left).any():
         part = _subset(users, live, left)
-        key = _key(part, with_demand=not limited)
+        key = _key(part, with_demand=keep == "all")
         shares = cache.get(key) or rule.shares(part)
         require_feasible(part, shares.devices)
         stages[key] = shares
@@ -120,16 +121,29 @@ def _divide(rule: Rule, users: Users, cache: Mapping[bytes, Shares], limited: bo
         devices[live] = shares.devices
         if shares.levels is not None:
             levels[live] = shares.levels
-        over = shares.devices.sum(axis=1) > part.demand * (1 + _SLACK) if limited else np.zeros(live.size, bool)
-        if not over.any():
+        settled = _settled(part, shares.devices, keep) if keep != "all" else {}
+        if not settled:
             break
-        for user in live[over]:
-            devices[user] = _best(users.speed[user], devices[user], users.demand[user])
+        over = np.isin(np.arange(live.size), list(settled))
+        devices[live[over]] = list(settled.values())
         left = np.maximum(left - devices[live[over]].sum(axis=0), 0.0)
         left[left < _SLACK * users.capacity] = 0.0
         live = live[~over]
     first = first or Shares(devices)
     return replace(first, devices=devices, levels=None if first.levels is None else levels), stages
+
+
+def _settled(users: Users, devices: Array, keep: str) -> dict[int, Array]:
+    """Of the users above their demand, those who leave now, with what they hold. Whoever would lose by its bundle leaves first: what it
+    does not take of it is worth more to the others than its slice was, and may change who is above demand at all."""
+    over = np.flatnonzero(devices.sum(axis=1) > users.demand * (1 + _SLACK)).tolist()
+    bundles = {user: _best(users.speed[user], devices[user], users.demand[user]) for user in over}
+    if keep == "bundle":
+        return bundles
+    own = np.where(users.speed > 0, users.entitlement(), 0.0)
+    slices = {user: _best(users.speed[user], own[user], users.demand[user]) for user in over}
+    worse = [user for user in over if users.speed[user] @ bundles[user] < users.speed[user] @ slices[user] * (1 - _SLACK)]
+    return {user: slices[user] for user in worse} or bundles
 
 
 def _subset(users: Users, live: np.ndarray[tuple[int], np.dtype[np.intp]], capacity: Array) -> Users:
@@ -165,7 +179,7 @@ def _without_solver(users: Users, last: Mapping[str, tuple[float, ...]]) -> Shar
     kept = kept * np.minimum(1.0, users.capacity / np.maximum(kept.sum(axis=0), 1e-300))
     if kept.any():
         return Shares(kept, "kept")
-    shares, _ = _divide(_EqualSplit(), users, {}, limited=True)
+    shares, _ = _divide(_EqualSplit(), users, {}, "bundle")
     return replace(shares, status="fallback")
 
 

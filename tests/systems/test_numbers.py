@@ -150,3 +150,15 @@ def test_trading_without_sweeps_is_the_equal_split() -> None:
     view = simple(TOY, (1, 1))
     untraded, _ = system("gandiva_fair", max_sweeps=0).allocate(view, None)
     np.testing.assert_allclose(devices(untraded, view), np.full((3, 2), 1 / 3))
+
+
+@pytest.mark.parametrize(("name", "kept"), [("oef_coop", True), ("ceei", True), ("gavel_user", True), ("oef_noncoop", False)])
+def test_a_user_with_little_to_run_keeps_at_least_its_slice_where_the_rule_promises_it(name: str, kept: bool) -> None:
+    """Speeds (1, 1.1), two jobs, a quarter of (4, 4): its slice is worth 2.1. Three users of speeds (1, 4) would trade it many slow devices
+    for the fast one; with two jobs it could use two of those, worth 2."""
+    busy = simple([[1, 4]] * 3, (4, 4)).tenants
+    flat = TenantView("flat", 1.0, tuple(job(f"flat.{i}", "flat", [1, 1.1]) for i in range(2)))
+    view = view_of([flat, *busy], (4, 4))
+    held = devices(system(name).allocate(view, None)[0], view)[0]
+    assert (held @ [1, 1.1] >= 2.1 - 1e-9) == kept
+    assert held.sum() <= 2 + 1e-9

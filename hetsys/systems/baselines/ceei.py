@@ -41,7 +41,7 @@ class Ceei:
             raise ConfigError("system.max_iterations", self.max_iterations, "must be 1 or more")
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
-        return allocate(self, tenant_users(view), memo)
+        return allocate(self, tenant_users(view), memo, keep="slice")
 
     def shares(self, users: Users) -> Shares:
         classes = merge(users)

@@ -34,7 +34,7 @@ class GandivaFair:
             raise ConfigError("system.max_sweeps", self.max_sweeps, "must be 0 or more; 0 is the equal split without trading")
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
-        return allocate(self, tenant_users(view), memo)
+        return allocate(self, tenant_users(view), memo, keep="slice")
 
     def shares(self, users: Users) -> Shares:
         classes = merge(users)

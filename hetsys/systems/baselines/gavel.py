@@ -23,12 +23,13 @@ class Gavel(Solver):
     """max t  s.t.  (T_i . x_i) s_i / (T_i . xprop_i) >= weight_i t (jobs i);  sum_i s_i x_ij <= m_j;  sum_j x_ij <= 1;  x >= 0.
 
     `x_ij` is the part of its time that job i spends on kind j, `s_i` its gang, `xprop_ij = m_j / n`. Here in devices, `s_i x_ij`.
-    A job's weight is its tenant's (our choice). Where jobs could still rise above the lowest, their ratios are raised together as
-    far as they go (our choice; the plain program leaves that open). `levels`: each job's ratio for its weight.
+    A job's weight is its tenant's (our choice). Where jobs could still rise above the lowest, the sum of all ratios is then made as
+    large as it gets (our choice; the plain program leaves that open, and water filling is another policy). `levels`: each job's ratio
+    for its weight.
     """
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
-        return allocate(self, job_users(view), memo, limited=False)
+        return allocate(self, job_users(view), memo, keep="all")
 
     def shares(self, users: Users) -> Shares:
         classes = merge(users)

@@ -26,7 +26,7 @@ class GavelUser(Solver):
     """
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
-        return allocate(self, tenant_users(view), memo)
+        return allocate(self, tenant_users(view), memo, keep="slice")
 
     def shares(self, users: Users) -> Shares:
         classes = merge(users)

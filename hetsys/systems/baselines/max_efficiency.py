@@ -23,7 +23,7 @@ class MaxEfficiency(Solver):
     """
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
-        return allocate(self, tenant_users(view), memo, limited=False)
+        return allocate(self, tenant_users(view), memo, keep="all")
 
     def shares(self, users: Users) -> Shares:
         most = most_for_weight(users)

@@ -39,7 +39,7 @@ class OefCooperative(Solver):
             raise ConfigError("system.full_rows_up_to", self.full_rows_up_to, "must be 0 or more classes of users")
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
-        return allocate(self, tenant_users(view), memo)
+        return allocate(self, tenant_users(view), memo, keep="slice")
 
     def shares(self, users: Users) -> Shares:
         """Throughput in units of the slowest kind that a user supports. `prices`: total throughput that one more device would add.
