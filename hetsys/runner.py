@@ -103,10 +103,12 @@ def execute(experiment: Experiment) -> dict[str, Any]:
     On any error the folder holds `error.txt`; on an interruption it is left without a summary, to be run again.
     """
     began = time.perf_counter()
+    if _is_done(experiment):  # by another sweep, since this one was planned
+        return StoredRun(experiment.folder).summary
     folder = RunFolder.open(experiment.folder)
-    folder.write_config(experiment.config_yaml)
     tracker = make_tracker(experiment, folder)
     try:
+        folder.write_config(experiment.config_yaml)
         summary = _run_scheduling(experiment, folder, tracker)
         summary["wall_s"] = time.perf_counter() - began
         tracker.finish(summary, folder.path / "plan.json", folder.path / "timeline.json")
@@ -220,8 +222,9 @@ def _run_scheduling(experiment: Experiment, folder: RunFolder, tracker: Tracker)
     folder.write_timeline(chrome_trace(records, experiment.cluster.kinds))
     prices = {kind: sheet.price_usd_per_hour for kind, sheet in experiment.cluster.sheets.items()}
     figures = summarize(records, kinds=experiment.cluster.kinds, prices_usd_per_hour=prices)
+    own_answers = figures["rounds"] == 0 or figures["solver_fallbacks"] != figures["rounds"]
     return {
-        "system": experiment.system, "experiment": experiment.name, "seed": experiment.seed, "status": "finished", "valid": True,
+        "system": experiment.system, "experiment": experiment.name, "seed": experiment.seed, "status": "finished", "valid": own_answers,
         "source": experiment.source, "provenance": trace.provenance, "frame_hash": experiment.frame_hash,
         "run_hash": experiment.run_hash, "schema_version": SCHEMA_VERSION, **figures,
     }  # fmt: skip

@@ -1,6 +1,7 @@
 """How fairly a mixed cluster was divided: envy, sharing incentive, finish-time fairness, Jain's index.
 
-All work on what an allocation *gave* (`UserShare.devices`), in the tenant's own speeds, so that a K80 and a V100 never count alike.
+All work on what an allocation *gave* (`UserShare.devices`), in the user's own speeds, so that a K80 and a V100 never count alike. A user
+is a tenant's jobs of one type and gang, with its part of the tenant's weight.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hetsys.core.scheduling.record import JobRecord, RoundRecord, UserShare
 Array = NDArray[np.float64]
 
 ENVY_CAP = 100.0
-"""Relative envy of a tenant whose own bundle is worth nothing to it, and the most that any envy counts (our choice: keeps JSON and
+"""Relative envy of a user whose own bundle is worth nothing to it, and the most that any envy counts (our choice: keeps JSON and
 averages finite)."""
 
 UNFAIR_RHO = 1.1
@@ -42,9 +43,9 @@ def jain_index(values: Sequence[float]) -> float | None:
 
 
 def bundle_value(bundles: Array, speeds: Array, demand: Array) -> Array:
-    """The worth of bundles of devices to tenants, in devices of the slowest kind: `max s.y  s.t. 0 <= y <= b, sum y <= demand`.
+    """The worth of bundles of devices to users, in devices of the slowest kind: `max s.y  s.t. 0 <= y <= b, sum y <= demand`.
 
-    A tenant uses its fastest kinds first and no more devices than its jobs can hold. `bundles`, `speeds`: (..., k); `demand`:
+    A user uses its fastest kinds first and no more devices than its jobs can hold. `bundles`, `speeds`: (..., k); `demand`:
     (...); leading axes broadcast. For speeds (1, 2, 4), bundle (2, 2, 1) and demand 4: 1 x 4 + 2 x 2 + 1 x 1 = 9.
     """
     shape = np.broadcast_shapes(bundles.shape, speeds.shape)
@@ -61,10 +62,10 @@ def bundle_value(bundles: Array, speeds: Array, demand: Array) -> Array:
 
 @dataclass(frozen=True)
 class Shares:
-    """Allocations of R rounds in which n weighted tenants lived. `devices`, `speeds`: (R, n, k); `demand`, `weight`: (R, n);
+    """Allocations of R rounds in which n weighted users lived. `devices`, `speeds`: (R, n, k); `demand`, `weight`: (R, n);
     `capacity`: (R, k); `length_s`: (R,)."""
 
-    tenants: tuple[tuple[str, ...], ...]
+    users: tuple[tuple[str, ...], ...]
     devices: Array
     speeds: Array
     demand: Array
@@ -73,7 +74,7 @@ class Shares:
     length_s: Array
 
     def envy(self) -> Array:
-        """(R, n, n): how much more, relative to its own bundle, tenant l would get from tenant i's bundle scaled to l's weight.
+        """(R, n, n): how much more, relative to its own bundle, user l would get from user i's bundle scaled to l's weight.
 
         `max(v_l(b_i w_l / w_i) / v_l(b_l) - 1, 0)` (envy-freeness with weights: all 0), at most ENVY_CAP.
         """
@@ -86,9 +87,9 @@ class Shares:
         return np.clip(relative, 0.0, ENVY_CAP)
 
     def sharing_incentive(self) -> Array:
-        """(R, n): worth of a tenant's bundle over the worth of its own slice of every kind, `m w / sum(w)`; NaN where that is 0.
+        """(R, n): worth of a user's bundle over the worth of its own slice of every kind, `m w / sum(w)`; NaN where that is 0.
 
-        1 or more: the tenant does not lose by sharing.
+        1 or more: the user does not lose by sharing.
         """
         slices = self.capacity[:, None, :] * (self.weight / self.weight.sum(axis=1, keepdims=True))[..., None]
         entitled = bundle_value(slices, self.speeds, self.demand)
@@ -98,7 +99,7 @@ class Shares:
 
 
 def stacked(rounds: Iterable[RoundRecord]) -> Iterator[Shares]:
-    """The allocations of `rounds` as arrays, in groups with equally many tenants; weight 0 owns nothing and is left out.
+    """The allocations of `rounds` as arrays, in groups with equally many users; weight 0 owns nothing and is left out.
 
     Successive rounds that hold the same allocation (the same object, as the engine and the reader hand it out) count as one long
     round.
@@ -125,7 +126,7 @@ def _stack(members: list[_Span]) -> Shares:
         return np.array([[getattr(user, name) for user in owners] for owners, _, _ in members], dtype=float)
 
     return Shares(
-        tenants=tuple(tuple(user.tenant for user in owners) for owners, _, _ in members),
+        users=tuple(tuple(user.user for user in owners) for owners, _, _ in members),
         devices=array("devices"),
         speeds=array("speeds"),
         demand=array("demand"),
@@ -138,7 +139,7 @@ def _stack(members: list[_Span]) -> Shares:
 @dataclass(frozen=True)
 class ShareFairness:
     """Of allocations averaged over time, so that one short round decides nothing. `envy_max`: the largest entry of `envy_matrix`;
-    `envy_mean`: of each tenant's largest entry; `sharing_incentive_min`: of each tenant's mean. None where there is no tenant."""
+    `envy_mean`: of each user's largest entry; `sharing_incentive_min`: of each user's mean. None where there is no user."""
 
     envy_max: float | None
     envy_mean: float | None
@@ -155,11 +156,11 @@ def share_fairness(rounds: Sequence[RoundRecord]) -> ShareFairness:
 
 
 def sharing_incentives(rounds: Iterable[RoundRecord]) -> dict[str, float]:
-    """Each weighted tenant's sharing incentive, averaged over the time in which its own slice was worth something to it."""
+    """Each user's sharing incentive, averaged over the time in which its own slice was worth something to it."""
     total: dict[str, float] = {}
     time_s: dict[str, float] = {}
     for shares in stacked(rounds):
-        for row, incentive, length_s in zip(shares.tenants, shares.sharing_incentive().tolist(), shares.length_s.tolist(), strict=True):
+        for row, incentive, length_s in zip(shares.users, shares.sharing_incentive().tolist(), shares.length_s.tolist(), strict=True):
             for name, value in zip(row, incentive, strict=True):
                 if np.isfinite(value):
                     total[name] = total.get(name, 0.0) + value * length_s
@@ -168,14 +169,14 @@ def sharing_incentives(rounds: Iterable[RoundRecord]) -> dict[str, float]:
 
 
 def envy_matrix(rounds: Iterable[RoundRecord]) -> tuple[tuple[str, ...], Array]:
-    """Tenants by name and the (n, n) envy of row towards column, averaged over the time in which both lived (NaN: they never
+    """Users by name and the (n, n) envy of row towards column, averaged over the time in which both lived (NaN: they never
     met)."""
     groups = list(stacked(rounds))
-    names = tuple(sorted({name for shares in groups for row in shares.tenants for name in row}))
+    names = tuple(sorted({name for shares in groups for row in shares.users for name in row}))
     index = {name: i for i, name in enumerate(names)}
     total, time_s = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
     for shares in groups:
-        for row, envy, length_s in zip(shares.tenants, shares.envy(), shares.length_s, strict=True):
+        for row, envy, length_s in zip(shares.users, shares.envy(), shares.length_s, strict=True):
             at = np.ix_([index[name] for name in row], [index[name] for name in row])
             total[at] += envy * length_s
             time_s[at] += length_s
@@ -188,10 +189,13 @@ def tenant_rates(rounds: Iterable[RoundRecord]) -> dict[str, float]:
     made: dict[str, float] = {}
     time_s: dict[str, float] = {}
     for record in rounds:
+        weight: dict[str, float] = {}
         for user in record.users:
-            if user.weight > 0:
-                made[user.tenant] = made.get(user.tenant, 0.0) + record.progress.get(user.tenant, 0.0) / user.weight
-                time_s[user.tenant] = time_s.get(user.tenant, 0.0) + record.length_s
+            weight[user.tenant] = weight.get(user.tenant, 0.0) + user.weight
+        for tenant, part in weight.items():
+            if part > 0:
+                made[tenant] = made.get(tenant, 0.0) + record.progress.get(tenant, 0.0) / part
+                time_s[tenant] = time_s.get(tenant, 0.0) + record.length_s
     return {tenant: made[tenant] / time_s[tenant] for tenant in made if time_s[tenant] > 0}
 
 

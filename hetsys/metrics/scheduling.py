@@ -28,13 +28,13 @@ def summarize(
     `_all`: over the whole makespan.
 
     Time: `makespan_s` from the first arrival to the last departure; `device_s` from time 0. `jct_*`: arrival to departure of
-    every job; withdrawn jobs count until their tenant's last round and unfinished ones until the end, so all systems of a seed
+    every job; withdrawn jobs count until their tenant leaves and unfinished ones until the end, so all systems of a seed
     average the same jobs and starving one is never rewarded (`jobs_unfinished` and `jobs_withdrawn` say how many). p95 is null
     below JOBS_FOR_P95 jobs.
 
-    Fairness: see `hetsys.metrics.fairness`; `*_saturated_*` looks only at rounds in which every tenant has work enough for
-    whatever it is given, as the theorems assume. `jain_index` is over tenants: progress a second, divided by weight, in contended
-    rounds.
+    Fairness: see `hetsys.metrics.fairness`; envy, sharing incentive and rates are taken over the first half. `jain_index` is over tenants:
+    progress a second, divided by weight. The theorems of a policy speak of users that can use whatever they are given; here demand is
+    limited, and worth counts only what a user's jobs can hold.
 
     Capacity: `idle_device_fraction` of the device time that was up; `stranded_device_fraction`: idle while jobs waited.
     `device_hours`: time under a lease; `cost_usd`: the same at the sheets' dated prices. `lost_steps_fraction` of all steps done.
@@ -45,10 +45,9 @@ def summarize(
     jobs = [record for record in records if isinstance(record, JobRecord)]
     parked = [record for record in records if isinstance(record, ParkedRecord)]
     half = first_half(rounds)
-    departures_s = _departures_s(rounds, jobs)
-    times_s = [left_s - job.arrival_s for job, left_s in zip(jobs, departures_s, strict=True)]
+    times_s = [job.left_s - job.arrival_s for job in jobs]
     start_s = min((job.arrival_s for job in jobs), default=0.0)
-    end_s = max(departures_s, default=start_s)
+    end_s = max((job.left_s for job in jobs), default=start_s)
     return {
         "throughput_normalized": _throughput(half, half[-1].start_s + half[-1].length_s - start_s if half else 0.0),
         "throughput_normalized_all": _throughput(rounds, end_s - start_s),
@@ -64,22 +63,6 @@ def first_half(rounds: Sequence[RoundRecord]) -> list[RoundRecord]:
     """The rounds up to and with the one in which half of the run's progress is reached; none where there is no progress."""
     made = np.cumsum([sum(record.progress.values()) for record in rounds])
     return list(rounds[: int(np.searchsorted(made, made[-1] / 2)) + 1]) if len(made) and made[-1] > 0 else []
-
-
-def _departures_s(rounds: Sequence[RoundRecord], jobs: Sequence[JobRecord]) -> list[float]:
-    """When each job left: its finish; the end of its tenant's last round if it was withdrawn; else the end of the last round."""
-    end_s = max((record.start_s + record.length_s for record in rounds), default=0.0)
-    tenant_end_s: dict[str, float] = {}
-    if any(job.status == "withdrawn" for job in jobs):
-        tenant_end_s = {user.tenant: record.start_s + record.length_s for record in rounds for user in record.users}
-    left_s = []
-    for job in jobs:
-        if job.finish_s is not None:
-            left_s.append(job.finish_s)
-        else:
-            last_s = tenant_end_s.get(job.tenant, 0.0) if job.status == "withdrawn" else end_s
-            left_s.append(max(last_s, job.arrival_s))
-    return left_s
 
 
 def _throughput(rounds: Sequence[RoundRecord], time_s: float) -> float | None:

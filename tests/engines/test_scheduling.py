@@ -34,7 +34,7 @@ def test_one_job_takes_its_restart_and_its_steps() -> None:
     trace = JobTrace((Tenant("a"),), (job("j", steps=500, slow=1.0),), round_s=300.0, restart_s=20.0)
     records = simulate(trace, cluster(slow=(1, 1)))
     done = jobs_of(records)["j"]
-    assert (done.start_s, done.finish_s, done.restarts, done.preemptions) == (0.0, 520.0, 1, 0)
+    assert (done.start_s, done.finish_s, done.restarts, done.preemptions) == (0.0, 520.0, 0, 0)
     assert [sum(g.steps for g in r.grants) for r in rounds_of(records)] == [280, 220]
     assert [r.grants[0].held_s for r in rounds_of(records)] == [300.0, 220.0]
 
@@ -55,7 +55,7 @@ def test_two_tenants_take_turns_on_one_device_and_pay_for_each_restart() -> None
     done = jobs_of(records)
     assert done["x"].finish_s == 420.0  # 90 and, after another restart, 90 + 20 steps
     assert done["y"].finish_s == 520.0  # 90 + 100 and, after another restart, 10
-    assert [(done[j].restarts, done[j].preemptions) for j in "xy"] == [(2, 1), (2, 1)]
+    assert [(done[j].restarts, done[j].preemptions) for j in "xy"] == [(1, 1), (1, 1)]
 
 
 def test_a_failed_device_costs_the_round_and_is_out_until_repaired() -> None:
@@ -70,14 +70,17 @@ def test_a_failed_device_costs_the_round_and_is_out_until_repaired() -> None:
 
 def test_gaps_late_first_arrivals_departures_and_the_round_limit() -> None:
     jobs = (job("late", arrival_s=950.0, steps=10), job("gone", "b", arrival_s=0.0, steps=10**9), job("far", arrival_s=5000.0, steps=10))
+    jobs = (*jobs, job("tardy", "b", arrival_s=180.0))
     trace = JobTrace((Tenant("a"), Tenant("b", leaves_s=150.0)), jobs, round_s=100.0, restart_s=0.0)
     records = simulate(trace, cluster(slow=(1, 1)))
     done = jobs_of(records)
+    assert done["gone"].left_s == 200.0
+    assert [(r.job, r.reason) for r in records if isinstance(r, ParkedRecord)] == [("tardy", "arrives when its tenant has left")]
     assert done["gone"].status == "withdrawn" and done["gone"].steps == 200
     assert (done["late"].start_s, done["late"].finish_s) == (1000.0, 1010.0)
     assert [r.start_s for r in rounds_of(records)] == [0.0, 100.0, 1000.0, 5000.0]
     capped = jobs_of(simulate(replace(trace, max_rounds=1), cluster(slow=(1, 1))))
-    assert {name: record.status for name, record in capped.items()} == {"late": "unfinished", "gone": "unfinished", "far": "unfinished"}
+    assert {name: record.status for name, record in capped.items()} == dict.fromkeys(("late", "gone", "far", "tardy"), "unfinished")
 
 
 def test_weight_zero_scavenges_idle_devices_only() -> None:

@@ -13,7 +13,7 @@ PRICES = {"slow": 1.0, "fast": 3.0}
 def user(
     tenant: str, devices: Sequence[float], *, speeds: Sequence[float] = (1.0, 2.0), demand: int = 100, weight: float = 1.0
 ) -> UserShare:
-    return UserShare(tenant, weight, tuple(devices), tuple(speeds), demand)
+    return UserShare(tenant, tenant, weight, tuple(devices), tuple(speeds), demand)
 
 
 def grant(job: str, tenant: str, devices: Sequence[str], *, held_s: float = 100.0, **more: object) -> Grant:
@@ -42,9 +42,11 @@ def round_(
 
 def job(
     name: str, finish_s: float | None, *, tenant: str = "a", arrival_s: float = 0.0, alone_s: float | None = None, status: str = "",
-    steps: int = 10, lost: int = 0, restarts: int = 1, preemptions: int = 0,
+    left_s: float | None = None, steps: int = 10, lost: int = 0, restarts: int = 1, preemptions: int = 0,
 ) -> JobRecord:  # fmt: skip
     status = status or ("unfinished" if finish_s is None else "finished")
+    left_s = left_s if finish_s is None else finish_s
+    assert left_s is not None, "say when a job left that did not finish"
     return JobRecord(
-        name, tenant, "type", 1, status, arrival_s, arrival_s, finish_s, steps, lost, restarts, preemptions, alone_s
+        name, tenant, "type", 1, status, arrival_s, arrival_s, finish_s, left_s, steps, lost, restarts, preemptions, alone_s
     )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -96,6 +98,19 @@ def test_no_tenant_no_number() -> None:
     assert set(vars(nothing).values()) == {None}
     useless = share_fairness([round_(users=[user("a", (0, 0))], capacity=(0, 0))])
     assert useless.sharing_incentive_min is None and useless.envy_max == 0.0
+
+
+def test_the_users_of_a_tenant_divide_its_weight_and_are_compared_one_by_one() -> None:
+    """Tenant a, weight 1, runs two types: one happy with 1 slow (speeds 1, 1), one that owns 1 fast; b owns the rest of (2, 2). To the
+    users of a, b's (1, 1) counts half: worth 1 and 1.5, they own 1 and 2. To b, the fast device of half its weight counts twice: 4 / 3.
+    """
+    flat, steep = user("a", (1, 0), speeds=(1, 1), weight=0.5), user("a", (0, 1), weight=0.5)
+    users = [replace(flat, user="a/flat"), replace(steep, user="a/steep")]
+    record = round_(users=[*users, user("b", (1, 1))], progress={"a": 300.0, "b": 200.0}, capacity=(2, 2))
+    names, matrix = envy_matrix([record])
+    assert names == ("a/flat", "a/steep", "b")
+    assert matrix[:2] == pytest.approx(np.zeros((2, 3))) and matrix[2] == pytest.approx([0.0, 1 / 3, 0.0])
+    assert tenant_rates([record]) == {"a": 3.0, "b": 2.0}
 
 
 def test_envy_matrix_averages_over_the_time_two_tenants_met() -> None:

@@ -77,18 +77,17 @@ def test_a_run_by_hand() -> None:
 
 
 def test_jobs_that_did_not_finish_count_with_the_time_they_stayed() -> None:
-    """Rounds end at 100, 200, 300. b left after round 1 (its job stayed 200 - 50 s), a's second job is still there at 300."""
+    """Rounds end at 100, 200, 300. b leaves at 200 (its job stayed 200 - 50 s), a's second job is still there at 300."""
     rounds = [round_(i, users=[user("a", (1, 1))] + [user("b", (0, 0))] * (i < 2)) for i in range(3)]
     jobs = [
         job("a.0", 90.0, alone_s=90.0),
-        job("a.1", None, arrival_s=100.0, alone_s=100.0),
-        job("b.0", None, tenant="b", arrival_s=50.0, alone_s=50.0, status="withdrawn"),
-        job("b.1", None, tenant="b", arrival_s=250.0, status="withdrawn"),  # came when its tenant had gone: stayed 0 s
+        job("a.1", None, arrival_s=100.0, left_s=300.0, alone_s=100.0),
+        job("b.0", None, tenant="b", arrival_s=50.0, left_s=200.0, alone_s=50.0, status="withdrawn"),
     ]
     summary = summarize([*rounds, *jobs], kinds=KINDS, prices_usd_per_hour=PRICES)
-    assert summary["jct_mean_s"] == pytest.approx((90 + 200 + 150 + 0) / 4)
+    assert summary["jct_mean_s"] == pytest.approx((90 + 200 + 150) / 3)
     assert summary["finish_time_fairness_max"] == pytest.approx(3.0)  # b.0: 150 / 50
-    assert (summary["jobs_unfinished"], summary["jobs_withdrawn"]) == (1, 2)
+    assert (summary["jobs_unfinished"], summary["jobs_withdrawn"]) == (1, 1)
     assert summary["makespan_s"] == 300.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -17,8 +18,8 @@ from rich.console import Console
 
 from hetsys.config import compose_experiments
 from hetsys.core.errors import EngineError
-from hetsys.runner import plan_sweep, replay, run_sweep
-from hetsys.tracking.folder import RunFolder, StoredRun, find_runs
+from hetsys.runner import execute, plan_sweep, replay, run_sweep
+from hetsys.tracking.folder import StoredRun, find_runs
 
 SWEEP = [
     "-m", "experiment=oef_smoke", "system=oef_coop,equal_split", "seed=0,1,2", "tracker=files", "workload.tenants=6",
@@ -103,12 +104,13 @@ def test_a_full_disk_fails_that_run_and_keeps_the_finished_ones(results_root: Pa
     run_sweep(experiments[:2], console=QUIET)
     before = contents(results_root)
 
-    def full(self: RunFolder, record: object) -> None:
-        raise EngineError(f"cannot write {self.path}: the disk is full; finished runs are kept")
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(RunFolder, "append", full)
+    monkeypatch.setattr("hetsys.tracking.folder.os.replace", full)
     outcome = run_sweep(experiments, console=QUIET)
     assert len(outcome.skipped) == 2 and len(outcome.failed) == 4 and "disk is full" in outcome.failed[0][1]
+    assert not list(results_root.rglob(".lock")), "no run is left locked"
     after = contents(results_root)
     assert {path: after[path] for path in before if not path.endswith("index.jsonl")} == {
         path: value for path, value in before.items() if not path.endswith("index.jsonl")
@@ -136,3 +138,16 @@ def test_the_order_within_a_seed_is_shuffled_and_repeats() -> None:
     assert orders == _shuffled_within_seeds(experiments)
     assert [item.seed for item in orders] == sorted(item.seed for item in experiments)
     assert len({tuple(item.system for item in orders if item.seed == seed) for seed in range(8)}) > 1
+
+
+def test_a_run_that_another_sweep_has_finished_meanwhile_is_not_run_again(results_root: Path) -> None:
+    (experiment,) = compose_experiments(["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=files"]).experiments
+    first = execute(experiment)
+    before = contents(results_root)
+    assert execute(experiment) == first and contents(results_root) == before
+
+
+def test_a_run_whose_every_answer_was_a_fallback_is_not_valid(results_root: Path) -> None:
+    words = ["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=files", "system.time_limit_s=1e-9"]
+    summary = execute(compose_experiments(words).experiments[0])
+    assert summary["solver_fallbacks"] == summary["rounds"] > 0 and summary["valid"] is False

@@ -11,8 +11,8 @@ from hetsys.core.errors import ConfigError
 from hetsys.core.scheduling.record import ParkedRecord
 from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 
-_SLOWEST, _FASTEST = 1e-9, 1e9
-"""Speeds that whole nanoseconds can count, steps/s."""
+_SLOWEST, _FASTEST = 1e-9, 1e6
+"""Speeds that whole nanoseconds count to 0.1 % and better, steps/s."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _job_fault(job: Job, cluster: Cluster) -> str:
         return f"gang of {job.gang} fits no kind; the largest has {max(devices.values())} devices"
     fitting = [kind for kind, count in devices.items() if job.gang <= count]
     if not any(job.steps_per_s.get(kind, 0) > 0 for kind in fitting):
-        return f"runs at 0 steps/s on every kind that can hold a gang of {job.gang} ({', '.join(fitting)})"
+        return f"runs at 0 steps/s on every kind that can hold its gang; gang of {job.gang} on {', '.join(fitting)}"
     if not any(_with_speeds(job, cluster).speeds):
         return f"a gang of {job.gang} must span hosts, and it runs at 0 steps/s when spread"
     return ""

@@ -35,12 +35,13 @@ def isolated_jcts(
         if not live:
             continue
         rates = {name: _rate(item, devices, len(live)) for name, (item, _) in live.items()}
-        until = min(now + left / rates[name] for name, (_, left) in live.items())
+        ends = {name: now + left / rates[name] for name, (_, left) in live.items()}
+        until = min(ends.values())
         if waiting:
             until = min(until, starts_s[waiting[-1].job.name])
         for name, (item, left) in list(live.items()):
             left -= rates[name] * (until - now)
-            if left <= _EPS_STEPS * item.job.num_steps:
+            if ends[name] <= until or left <= _EPS_STEPS * item.job.num_steps:
                 del live[name]
                 jcts[name] = until - item.job.arrival_s
             else:

@@ -30,17 +30,18 @@ class Grant:
 
 @dataclass(frozen=True)
 class UserShare:
-    """What the allocation of a round gave one tenant, in devices a kind (fractional), beside what it asked for.
+    """What the allocation of a round gave one user (a tenant's jobs of one type and gang, see `users_of`), in devices a kind, fractional.
 
-    `speeds[j]`: mean normalised speed of a device of kind j for this tenant's live jobs (slowest kind that a job supports = 1);
-    `demand`: the devices that its live jobs can use at once.
+    `weight`: the user's part of its tenant's weight; `speeds[j]`: normalised speed of a device of kind j (the slowest kind that it supports
+    = 1); `demand`: the devices that its live jobs can hold at once. Tenants of weight 0 are allotted nothing and do not appear.
     """
 
+    user: str
     tenant: str
     weight: float
     devices: tuple[float, ...]
     speeds: tuple[float, ...]
-    demand: int
+    demand: float
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One job, when it left. `status`: finished, withdrawn (its tenant left) or unfinished (the run reached `max_rounds`).
+    """One job, when it left. `status`: finished, withdrawn (its tenant left) or unfinished (the run reached `max_rounds`); `left_s`: when
+    that was. `restarts`: starts on devices that it did not hold, after its first start.
 
     `isolated_jct_s`: how long it would have taken on its tenant's own share of the cluster (see `core.scheduling.isolated`).
     """
@@ -78,6 +80,7 @@ class JobRecord:
     arrival_s: float
     start_s: float | None
     finish_s: float | None
+    left_s: float
     steps: int
     lost_steps: int
     restarts: int

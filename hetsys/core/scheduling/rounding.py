@@ -39,7 +39,8 @@ def round_gangs(
 
     `held[job]` is the kind that a job held in the last round; holding on is worth `sticky` gangs of credit (the cost of a restart as a
     share of a round). Claims with a share of a kind are served in order of credit, below zero if devices are left (work conserving);
-    then, if `allocation.fill`, any job may use what is still idle, and that is not held against its claim.
+    then the jobs of tenants of weight 0 and, if `allocation.fill`, any other job may use what is still idle, and that is not held against
+    its claim.
     """
     waiting = {job.name: job for job in view.jobs}
     credit = {
@@ -48,8 +49,8 @@ def round_gangs(
     }
     left = list(view.capacity)
     grants = _grant_claims(allocation, waiting, credit, left, held, sticky)
-    if allocation.fill and waiting and any(left):
-        grants += _fill(view, waiting, left, held)
+    if waiting and any(left):
+        grants += _fill(view, waiting, left, held, everybody=allocation.fill)
     gangs = {job.name: job.gang for job in view.jobs}
     widest = {claim.name: max(gangs[name] for name in claim.jobs) for claim in allocation.claims}
     for kind in range(len(view.kinds)):
@@ -102,11 +103,14 @@ def _grant_claims(
     return grants
 
 
-def _fill(view: ClusterView, waiting: dict[str, JobView], left: list[int], held: Mapping[str, int]) -> list[GrantedGang]:
+def _fill(
+    view: ClusterView, waiting: dict[str, JobView], left: list[int], held: Mapping[str, int], everybody: bool
+) -> list[GrantedGang]:
     """Idle devices for waiting jobs: entitled tenants first, then those of weight 0; each on the kind it held, else on its fastest."""
     grants: list[GrantedGang] = []
     weight = {tenant.name: tenant.weight for tenant in view.tenants}
-    for job in sorted(waiting.values(), key=lambda job: (weight[job.tenant] == 0, job.arrival_s, job.name)):
+    candidates = [job for job in waiting.values() if everybody or weight[job.tenant] == 0]
+    for job in sorted(candidates, key=lambda job: (weight[job.tenant] == 0, job.arrival_s, job.name)):
         kinds = [kind for kind, speed in enumerate(job.steps_per_s) if speed > 0 and job.gang <= left[kind]]
         if kinds:
             kind = max(kinds, key=lambda kind: (held.get(job.name) == kind, job.steps_per_s[kind]))

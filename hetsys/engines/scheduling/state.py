@@ -9,10 +9,11 @@ from hetsys.core.cluster import Cluster, Device
 from hetsys.core.scheduling.admission import AdmittedJob, admit
 from hetsys.core.scheduling.isolated import isolated_jcts
 from hetsys.core.scheduling.place import place
-from hetsys.core.scheduling.plan import Allocation, Claim, Lease, RoundOutcome, RoundPlan
-from hetsys.core.scheduling.record import Grant, JobRecord, RoundRecord, SchedulingRecord, UserShare
+from hetsys.core.scheduling.plan import Allocation, Lease, RoundOutcome, RoundPlan
+from hetsys.core.scheduling.record import Grant, JobRecord, ParkedRecord, RoundRecord, SchedulingRecord, UserShare
 from hetsys.core.scheduling.rounding import Credits, round_gangs
 from hetsys.core.scheduling.trace import JobTrace
+from hetsys.core.scheduling.users import users_of
 from hetsys.core.scheduling.view import ClusterView, JobView, TenantView
 
 NS = 1_000_000_000
@@ -52,7 +53,7 @@ class SchedulingState:
         self._placed: dict[str, tuple[Device, ...]] = {}
         self._kind_index = {kind: index for index, kind in enumerate(cluster.kinds)}
         self._isolated = self._isolated_jcts(admitted)
-        self._shares: tuple[tuple[Claim, ...], tuple[str, ...], tuple[int, ...], tuple[UserShare, ...]] | None = None
+        self._shares: tuple[object, tuple[UserShare, ...]] | None = None
 
     @property
     def pending(self) -> bool:
@@ -60,13 +61,17 @@ class SchedulingState:
         return bool(self.live or self.coming) and self.index < self.trace.max_rounds
 
     def open_round(self, down: frozenset[str]) -> list[SchedulingRecord]:
-        """Admit who has arrived, let go who leaves, note what is up. Returns the records of the jobs withdrawn."""
+        """Let go who leaves, admit who has arrived, note what is up. Returns the records of those who are gone."""
         self.down = down
+        gone = [job for job in self.live.values() if self._has_left(job.admitted.job.tenant)]
+        records: list[SchedulingRecord] = [self._leave(job, "withdrawn", None) for job in gone]
         while self.coming and to_ns(self.coming[-1].job.arrival_s) <= self.now_ns:
             item = self.coming.pop()
-            self.live[item.job.name] = LiveJob(item, item.job.num_steps)
-        gone = [job for job in self.live.values() if self._has_left(job.admitted.job.tenant)]
-        return [self._leave(job, "withdrawn", None) for job in gone]
+            if self._has_left(item.job.tenant):
+                records.append(ParkedRecord(item.job.tenant, item.job.name, "arrives when its tenant has left"))
+            else:
+                self.live[item.job.name] = LiveJob(item, item.job.num_steps)
+        return records
 
     def skip_idle(self) -> None:
         """Nobody is live: jump to the first round boundary at which somebody has arrived."""
@@ -118,8 +123,8 @@ class SchedulingState:
             job.start_ns = plan.start_ns if job.start_ns is None else job.start_ns
             job.steps_left -= result.steps
             job.lost_steps += result.lost_steps
+            job.restarts += not lease.extended and job.rounds_held > 0
             job.rounds_held += 1
-            job.restarts += not lease.extended
             job.held = () if result.failed else self._placed[lease.job]
             progress[tenant] += result.steps / job.admitted.unit_steps_per_s
             grants.append(
@@ -184,6 +189,7 @@ class SchedulingState:
         return JobRecord(
             job=spec.name, tenant=spec.tenant, job_type=spec.job_type, gang=spec.gang, status=status, arrival_s=spec.arrival_s,
             start_s=None if job.start_ns is None else job.start_ns / NS, finish_s=None if finish_ns is None else finish_ns / NS,
+            left_s=max(self.now_ns / NS, spec.arrival_s) if finish_ns is None else finish_ns / NS,
             steps=spec.num_steps - job.steps_left, lost_steps=job.lost_steps, restarts=job.restarts, preemptions=job.preemptions,
             isolated_jct_s=self._isolated[spec.name],
         )  # fmt: skip
@@ -201,21 +207,17 @@ class SchedulingState:
         return jcts
 
     def _user_shares(self, allocation: Allocation, view: ClusterView) -> tuple[UserShare, ...]:
-        """What each tenant was allotted; computed again only when the allocation or the live jobs change."""
-        names = tuple(job.name for job in view.jobs)
-        if self._shares is None or self._shares[:3] != (allocation.claims, names, view.capacity):
-            shares = tuple(self._user_share(allocation, tenant, view) for tenant in view.tenants)
-            self._shares = (allocation.claims, names, view.capacity, shares)
-        return self._shares[3]
-
-    def _user_share(self, allocation: Allocation, tenant: TenantView, view: ClusterView) -> UserShare:
-        claims = [claim.devices for claim in allocation.claims if claim.tenant == tenant.name]
-        units = [self.live[job.name].admitted.unit_steps_per_s for job in tenant.jobs]
-        demand = sum(job.gang for job in tenant.jobs)
-        kinds = range(len(view.kinds))
-        return UserShare(
-            tenant.name, tenant.weight,
-            tuple(float(sum(devices[kind] for devices in claims)) for kind in kinds),
-            tuple(sum(job.steps_per_s[kind] / unit for job, unit in zip(tenant.jobs, units, strict=True)) / demand for kind in kinds),
-            demand,
-        )  # fmt: skip
+        """What each user was allotted; computed again only when the claims, the live jobs or the capacity change."""
+        key = (allocation.claims, tuple(job.name for job in view.jobs), view.capacity)
+        if self._shares is None or self._shares[0] != key:
+            users = users_of(view)
+            user_of = {job: index for index, jobs in enumerate(users.jobs) for job in jobs}
+            devices = [[0.0] * len(view.kinds) for _ in users.names]
+            for claim in allocation.claims:
+                row = devices[user_of[claim.jobs[0]]]
+                for kind, share in enumerate(claim.devices):
+                    row[kind] += share
+            columns = (users.names, users.tenants, users.weight.tolist(), devices, users.speed.tolist(), users.demand.tolist())
+            rows = zip(*columns, strict=True)
+            self._shares = (key, tuple(UserShare(n, t, w, tuple(d), tuple(s), demand) for n, t, w, d, s, demand in rows))
+        return self._shares[1]
