@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from hetsys.config import Sweep
     from hetsys.core.experiment import Experiment
+    from hetsys.runner import SweepResult
 
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+_REASONS = 10
 LISTS = ("systems", "clusters", "devices", "models", "workloads", "experiments", "figures")
 
 
@@ -41,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return OK
+    except OSError as error:
+        print(f"hetsys: {error}", file=sys.stderr)
+        return FAILED
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -79,10 +84,9 @@ def _plan(sweep: Sweep) -> int:
 
 
 def _execute(sweep: Sweep) -> int:
-    """Run the sweep, then print its table with the source of its numbers, and where results and figures lie."""
+    """Run the sweep; then say what failed, print the table with the source of its numbers, and where results and figures lie."""
     from hetsys.config import launch_with_hydra
     from hetsys.report.compare import closing_table
-    from hetsys.report.figures import draw_for
     from hetsys.runner import run_sweep
 
     console = _console()
@@ -91,19 +95,53 @@ def _execute(sweep: Sweep) -> int:
         return launch_with_hydra(replace(sweep, experiments=todo), function)
 
     result = run_sweep(sweep.experiments, console=console, launch=None if sweep.launcher == "basic" else launch)
+    for line in _failures(result.failed):
+        print(f"hetsys: failed: {line}", file=sys.stderr)
     done = [*result.finished, *result.skipped]
     results = sweep.experiments[0].results
+    if result.skipped and not result.interrupted:
+        console.print(_skipped(result, sweep.experiments[0].resume), soft_wrap=True)
     if done:
         closing_table(done, sweep.baseline, console)
         console.print(f"results: {_shown(results / sweep.name)}", soft_wrap=True)
     if done and not result.interrupted:
-        for path in draw_for(sweep.name, results, results / "figures"):
-            console.print(f"figure: {_shown(path)}", soft_wrap=True)
-    for path, reason in result.failed:
-        print(f"hetsys: failed: {_shown(path)}: {reason}", file=sys.stderr)
+        _draw(sweep.name, results, console)
     if result.interrupted:
         raise KeyboardInterrupt
     return FAILED if result.failed else OK
+
+
+def _failures(failed: Sequence[tuple[Path, str]]) -> list[str]:
+    """One line for each reason, the most frequent first; reasons that differ only in the run's own folder are one."""
+    groups: dict[str, list[tuple[Path, str]]] = {}
+    for path, reason in failed:
+        groups.setdefault(reason.replace(str(path), ""), []).append((path, " ".join(reason.split())))
+    ranked = sorted(groups.values(), key=len, reverse=True)
+    lines = []
+    for group in ranked[:_REASONS]:
+        path, reason = group[0]
+        lines.append(f"{_shown(path)}: {reason}" if len(group) == 1 else f"{len(group)} runs, for example {_shown(path)}: {reason}")
+    others = sum(map(len, ranked[_REASONS:]))
+    return lines + ([f"{others} more runs, for other reasons; `hetsys show RUN` says why"] if others else [])
+
+
+def _skipped(result: SweepResult, resume: str) -> str:
+    total = len(result.finished) + len(result.skipped) + len(result.failed)
+    stood = "stood finished at this commit" if resume == "commit" else "stood finished"
+    if len(result.skipped) == total:
+        return f"{f'all {total} runs' if total > 1 else 'the one run'} {stood}; nothing was run"
+    return f"{len(result.skipped)} of {total} runs {stood} and were left alone"
+
+
+def _draw(name: str, results: Path, console: Console) -> None:
+    """The figures of the experiment; none of them is worth failing for when every run is done."""
+    from hetsys.report.figures import draw_for
+
+    try:
+        for path in draw_for(name, results, results / "figures"):
+            console.print(f"figure: {_shown(path)}", soft_wrap=True)
+    except OSError as error:
+        print(f"hetsys: figure not drawn: {error}", file=sys.stderr)
 
 
 def _shown(path: Path) -> Path:
@@ -117,13 +155,16 @@ def _console() -> Console:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from hetsys.list_options import print_options
+    from hetsys.list_options import print_option, print_options
 
     if arguments.what == "figures":
         from hetsys.report.figures import main as figures
 
-        return figures([], True, results_dir(), results_dir() / "figures")
-    print_options(arguments.what)
+        return figures([arguments.name] if arguments.name else [], True, results_dir(), results_dir() / "figures")
+    if arguments.name:
+        print_option(arguments.what, arguments.name)
+    else:
+        print_options(arguments.what)
     return OK
 
 
@@ -160,8 +201,13 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 def _replay(arguments: argparse.Namespace) -> int:
     from hetsys.runner import replay
+    from hetsys.tracking.views import one_run
 
-    return OK if replay(arguments.run, _console()) else FAILED
+    console = _console()
+    run = one_run(arguments.run, arguments.results, console)
+    if run is None:
+        return MISTAKE
+    return OK if replay(run.path, console) else FAILED
 
 
 def _fetch(arguments: argparse.Namespace) -> int:
@@ -199,9 +245,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     parsers["list"].add_argument("what", choices=LISTS, help="what to list")
+    parsers["list"].add_argument("name", nargs="?", metavar="NAME", help="one of them, in full: its paper, and what we had to choose")
     parsers["ls"].add_argument("filter", nargs="?", metavar="FILTER", help="experiment, system, seed or any part of a run's path")
-    parsers["show"].add_argument("run", metavar="RUN", help="a run's folder, or enough of its path to be unique")
-    parsers["replay"].add_argument("run", type=Path, metavar="RUN", help="a run's folder")
+    for name in ("show", "replay"):
+        parsers[name].add_argument("run", metavar="RUN", help="a run's folder, or enough of its path to be unique")
     compare = parsers["compare"]
     compare.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="experiments or runs (default: every result)")
     compare.add_argument("--baseline", metavar="SYSTEM", help="the system that the others are compared with")
@@ -214,7 +261,7 @@ def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     figures.add_argument("--out", type=Path, metavar="PATH", help="where pictures go (default: figures/ in the results folder)")
     parsers["fetch"].add_argument("names", nargs="*", metavar="NAME", help="data sets to download (default: all)")
     parsers["fetch"].add_argument("--list", action="store_true", help="address, licence, size, SHA-256 of each; download none")
-    for name in ("ls", "show", "compare", "figures"):
+    for name in ("ls", "show", "replay", "compare", "figures"):
         parsers[name].add_argument(
             "--results", type=Path, default=results_dir(), metavar="PATH", help="default: HETSYS_RESULTS or ./results"
         )
@@ -225,7 +272,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., int], tuple[str, ...]]] = {
     "list": (
         "what there is: systems, clusters, devices, models, workloads, presets, figures",
         _list,
-        ("hetsys list systems", "hetsys list experiments", "hetsys list devices"),
+        ("hetsys list systems", "hetsys list systems oef_coop", "hetsys list experiments", "hetsys list devices"),
     ),
     "ls": ("stored runs, one line each", _ls, ("hetsys ls", "hetsys ls oef_mix", "hetsys ls gavel")),
     "show": (
@@ -251,7 +298,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., int], tuple[str, ...]]] = {
     "replay": (
         "run a stored run again from its own configuration and say what differs",
         _replay,
-        ("hetsys replay results/oef_mix/gavel/0-1a2b3c4d5e",),
+        ("hetsys replay results/oef_mix/gavel/0-1a2b3c4d5e", "hetsys replay oef_mix/gavel/0-"),
     ),
     "fetch": (
         "public data: download, verify and place it under HETSYS_DATA",

@@ -1,4 +1,4 @@
-"""`hetsys list`: what there is in `conf/`, one line an option, read from the YAML files without Hydra."""
+"""`hetsys list`: what there is in `conf/`, one line an option or one option in full, read from the YAML files without Hydra."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from hetsys.config.options import read_options
+from hetsys.core.errors import check_choice
 
 Row = tuple[str, ...]
 _WIDTH_IN_FILES = 160
@@ -30,6 +31,30 @@ def print_options(what: str) -> None:
     if not console.is_terminal:
         console.width = _WIDTH_IN_FILES
     console.print(table, markup=False)
+
+
+def print_option(what: str, name: str) -> None:
+    """Print one option of a group in full: the words about it, each choice that was ours to make, and what its file sets.
+
+    Raises ConfigError for an unknown `name`.
+    """
+    import yaml
+    from rich.console import Console
+
+    options = read_options(_GROUPS[what])
+    check_choice(what, name, options)
+    file = dict(options[name])
+    about = file.pop("about", {})
+    lines = [name, *(f"  {key + ':':11}{value}" for key, value in about.items() if key != "chosen" and value not in (None, ""))]
+    lines += ["  chosen by us, as the source leaves it open:"] if about.get("chosen") else []
+    lines += [f"    - {choice}" for choice in about.get("chosen") or ()]
+    settings = {key: value for key, value in file.items() if key not in ("defaults", "_target_")}
+    if settings:
+        text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=_WIDTH_IN_FILES)
+        lines += ["  settings:", *(f"    {line}" for line in text.splitlines())]
+    console = Console()
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _systems() -> Iterator[Row]:
@@ -98,6 +123,10 @@ def _texts(about: Mapping[str, Any], *keys: str) -> Row:
     return tuple("" if about.get(key) is None else str(about[key]) for key in keys)
 
 
+_GROUPS = {
+    "systems": "system", "clusters": "cluster", "devices": "cluster/device", "models": "model", "workloads": "workload",
+    "experiments": "experiment",
+}  # fmt: skip
 TABLES: dict[str, tuple[Row, Callable[[], Iterator[Row]]]] = {
     "systems": (("option", "name", "domain", "what it does", "arXiv", "knowledge"), _systems),
     "clusters": (("option", "name", "what it is", "hosts x devices"), _clusters),

@@ -19,10 +19,12 @@ from omegaconf import OmegaConf
 from hetsys.config.mistakes import from_instantiate
 from hetsys.config.options import read_options
 from hetsys.config.settings import PARTS, Settings, describe
-from hetsys.core.errors import ConfigError
+from hetsys.core.errors import ConfigError, InfeasiblePlan
 from hetsys.core.experiment import About, Experiment
 from hetsys.core.model import NoModel
+from hetsys.core.scheduling.admission import admit
 
+_SHOWN_REASONS = 3
 _NO_RESULT = ("about", "options", "name", "plan_only", "resume", "require_source", "baseline", "tracker", "launch")
 
 
@@ -37,15 +39,19 @@ class Builder:
     overrides: tuple[str, ...] = ()
     extra: tuple[Path, ...] = ()
     _parts: dict[str, Any] = field(default_factory=dict)
+    _sampled: set[tuple[int, int]] = field(default_factory=set)
 
     def experiments(self, config: Mapping[str, Any], options: Mapping[str, str], seeds: Sequence[int]) -> list[Experiment]:
-        """One experiment a seed. `config` is resolved; `options` holds the choice of each group. Raises ConfigError."""
+        """One experiment a seed. `config` is resolved; `options` holds the choice of each group.
+
+        Raises ConfigError for a mistake, InfeasiblePlan where nothing would run.
+        """
         _refuse_unknown(config)
         for seed in seeds:
             Settings(**{**{f.name: config[f.name] for f in dataclasses.fields(Settings)}, "seed": seed})
         parts = {part: self._part(part, config[part]) for part in PARTS}
         abouts = {part: describe(About, f"{part}.about", _words(config[part])) for part in parts}
-        self._check(parts, abouts, config, options)
+        self._check(parts, abouts, config, options, seeds[0])
         stored = {
             **_brief(config),
             "workload": _brief(_resolved(parts["workload"], config["workload"])),
@@ -90,17 +96,27 @@ class Builder:
         return self._parts[text]
 
     def _check(
-        self, parts: Mapping[str, Any], abouts: Mapping[str, About], config: Mapping[str, Any], options: Mapping[str, str]
+        self, parts: Mapping[str, Any], abouts: Mapping[str, About], config: Mapping[str, Any], options: Mapping[str, str], seed: int
     ) -> None:
         self._check_domain(abouts, options)
         backend, wanted = parts["backend"], config["require_source"]
         if wanted is not None and backend.source != wanted:
             remedy = f"backend={options['backend']} gives {backend.source!r} numbers; choose another backend"
             raise ConfigError("require_source", wanted, remedy)
-        if abouts["workload"].domain == "scheduling" and not isinstance(parts["model"], NoModel):
+        if abouts["workload"].domain == "scheduling":
+            self._check_scheduling(parts, options, seed)
+
+    def _check_scheduling(self, parts: Mapping[str, Any], options: Mapping[str, str], seed: int) -> None:
+        """Sample the trace of `seed` once for each workload and cluster: what cannot be read or admitted is found before any run."""
+        if not isinstance(parts["model"], NoModel):
             raise ConfigError("model", options["model"], "a scheduling workload brings jobs of its own; leave model out")
-        if hasattr(parts["workload"], "check"):
-            parts["workload"].check(parts["cluster"])
+        pair = (id(parts["workload"]), id(parts["cluster"]))  # _parts keeps both alive
+        if pair in self._sampled:
+            return
+        admitted, parked = admit(parts["workload"].sample(seed, parts["cluster"]), parts["cluster"])
+        if not admitted:
+            raise InfeasiblePlan(_nothing_runs(options, [record.reason for record in parked]))
+        self._sampled.add(pair)
 
     def _check_domain(self, abouts: Mapping[str, About], options: Mapping[str, str]) -> None:
         for part in ("system", "workload"):
@@ -116,7 +132,7 @@ class Builder:
 
 
 def rebuild_experiment(config_yaml: str, results: Path) -> Experiment:
-    """The experiment that a stored `config.yaml` describes. Raises ConfigError where the file no longer fits this version."""
+    """The experiment that a stored `config.yaml` describes. Raises as `Builder.experiments` does, also where the file no longer fits."""
     try:
         config = yaml.load(config_yaml, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
@@ -127,15 +143,24 @@ def rebuild_experiment(config_yaml: str, results: Path) -> Experiment:
     return Builder(results).experiments(config, options, [config["seed"]])[0]
 
 
-def check_writable(folder: Path) -> None:
-    """Raise ConfigError unless files can be made in `folder`, or in the nearest parent that exists."""
-    parent = next(path for path in (folder, *folder.parents) if path.exists())
+def check_writable(results: Path, name: str) -> None:
+    """Raise ConfigError unless files can be made in the folder `name` of `results`, or in the nearest parent that exists."""
+    parent = next(path for path in (results / name, results, *results.parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=parent):
             return
     except OSError as error:
         remedy = f"cannot be written ({error.strerror}: {parent}); set HETSYS_RESULTS to a folder of yours"
-        raise ConfigError("HETSYS_RESULTS", str(folder), remedy) from error
+        raise ConfigError("HETSYS_RESULTS", str(results), remedy) from error
+
+
+def _nothing_runs(options: Mapping[str, str], reasons: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(reasons)) or ["it has no jobs"]
+    more = f"; and {len(distinct) - _SHOWN_REASONS} more reasons" if len(distinct) > _SHOWN_REASONS else ""
+    return (
+        f"workload={options['workload']!r}: none of its jobs can run on cluster={options['cluster']} "
+        f"({'; '.join(distinct[:_SHOWN_REASONS])}{more}); change the jobs or choose another cluster"
+    )
 
 
 def _instantiate(part: str, node: Mapping[str, Any]) -> Any:

@@ -45,9 +45,7 @@ class Sweep:
     experiments: list[Experiment]
     name: str
     plan_only: bool
-    require_source: str | None
     baseline: str | None
-    about: PresetAbout
     launcher: str
     argv: tuple[str, ...]
 
@@ -55,24 +53,24 @@ class Sweep:
 def compose_experiments(argv: Sequence[str]) -> Sweep:
     """The sweep that `hetsys run ARGV` means. Nothing has started or been written when this returns.
 
-    Raises ConfigError for the first mistake; where several jobs of the sweep are wrong, it says how many more.
+    Raises ConfigError for the first mistake (where several jobs of the sweep are wrong, it says how many more), and InfeasiblePlan
+    where nothing would run.
     """
     arguments = parse_arguments(argv)
     results = results_dir()
-    check_writable(results)
     with _loader() as loader:
         first = _compose_first(loader, arguments)
         _check_baseline(first, arguments)
+        describe(PresetAbout, "about", _resolve(first.about, arguments.overrides))
         jobs = _jobs(loader, first, arguments)
         builder = Builder(results, arguments.overrides, arguments.extra)
         experiments = _build_all(loader, builder, jobs, arguments)
+    check_writable(results, first.name)
     return Sweep(
         experiments=list({experiment.folder: experiment for experiment in experiments}.values()),
         name=first.name,
         plan_only=first.plan_only,
-        require_source=first.require_source,
         baseline=first.baseline,
-        about=describe(PresetAbout, "about", _resolve(first.about, arguments.overrides)),
         launcher=str(first.hydra.runtime.choices["hydra/launcher"]),
         argv=tuple(argv),
     )

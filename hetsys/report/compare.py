@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetsys.core.errors import ConfigError, check_choice, did_you_mean
+from hetsys.core.errors import ConfigError, EngineError, check_choice, did_you_mean
 from hetsys.metrics.catalog import HEADLINE, Metric, metric
 from hetsys.metrics.statistics import MARGIN, MIN_SEEDS, Effect, choose_scale, holm, paired_effect, verdict
+from hetsys.report.caveats import caveats, why_invalid
 from hetsys.tracking.folder import StoredRun, find_runs
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 AGAIN = " (again)"
+_FRAME_PARTS = ("cluster", "model", "workload", "backend")
 _WORST_LAST = ("measured", "published", "derived")
 
 
@@ -46,7 +48,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Frame:
-    """What all runs of a comparison have in common, and what was left out of it."""
+    """What all runs of a comparison have in common, what was left out of it (`why_invalid`: which runs made seeds invalid, and why)
+    and what the reader must know beside the figures (`caveats`, one line each)."""
 
     experiment: str
     source: str
@@ -54,7 +57,9 @@ class Frame:
     commit: str
     provenance: str = ""
     invalid_seeds: tuple[int, ...] = ()
+    why_invalid: str = ""
     unfinished: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,10 @@ def compare(runs: Sequence[StoredRun], baseline: str | None = None, metrics: Seq
     _refuse_duplicates(finished)
     invalid = sorted({row.seed for row in rows if row.summary.get("valid") is False})
     if len(invalid) == len({row.seed for row in rows}):
-        raise ConfigError("path", _places(runs), "every seed has a run that failed its own checks (valid: false)")
-    of_frame = [run for run in runs if run.frame_hash in ("", finished[0].frame_hash)]
+        remedy = f"every seed has an invalid run (valid: false): {why_invalid(finished)}"
+        others = len({run.system for run in finished if run.summary.get("valid") is not False})
+        raise ConfigError("path", _places(runs), remedy + ("; the other systems can be named by PATH" if others else ""))
+    missing = [run for run in runs if run.status not in ("finished", "planned") and _is_of_frame(run, finished[0])]
     frame = Frame(
         experiment=finished[0].experiment,
         source=finished[0].source,
@@ -92,7 +99,9 @@ def compare(runs: Sequence[StoredRun], baseline: str | None = None, metrics: Seq
         commit=finished[0].code_id or finished[0].commit,
         provenance=_worst([str(row.summary.get("provenance", "")) for row in rows]),
         invalid_seeds=tuple(invalid),
-        unfinished=tuple(f"{run.system} seed {run.seed}: {run.status}" for run in of_frame if run.status != "finished"),
+        why_invalid=why_invalid(finished),
+        unfinished=tuple(f"{run.system} seed {run.seed}: {run.status}" for run in missing),
+        caveats=tuple(caveats([run for run in finished if run.summary["seed"] not in invalid])),
     )
     return compare_rows([row for row in rows if row.seed not in invalid], frame, baseline, metrics)
 
@@ -181,6 +190,17 @@ def short_commit(commit: str) -> str:
 
 def _row(run: StoredRun) -> Row:
     return Row(run.system, run.label, int(run.summary["seed"]), run.summary)
+
+
+def _is_of_frame(run: StoredRun, finished: StoredRun) -> bool:
+    """Whether a run that did not finish belongs to the frame of one that did. One that failed before its environment was written is
+    told by its configuration; one that holds no readable configuration either counts to its experiment."""
+    if run.experiment != finished.experiment or run.frame_hash:
+        return run.experiment == finished.experiment and run.frame_hash == finished.frame_hash
+    try:
+        return all(run.config.get(part) == finished.config.get(part) for part in _FRAME_PARTS)
+    except EngineError:
+        return True
 
 
 def _refuse_mixtures(runs: Sequence[StoredRun]) -> None:

@@ -90,8 +90,8 @@ def draw_for(experiment: str, results: Path, out: Path) -> list[Path]:
         try:
             require_matplotlib()
             pictures += [path for path in script.draw(runs, out) if path.suffix == ".png"]
-        except (ConfigError, EngineError) as error:
-            _log.warning("%s is not drawn: %s", script.figure.name, error)
+        except (ConfigError, EngineError, OSError) as error:
+            _log.warning("figure not drawn: %s: %s", script.figure.name, error)
             if isinstance(error, ConfigError) and error.key == "figures":
                 break
     return pictures

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MARKS = {"better": "✓", "worse": "✗", "no loss": "=", "inconclusive": "?", "higher": "↑", "lower": "↓"}
 _STYLES = {"better": "green", "worse": "red", "no loss": "default", "inconclusive": "yellow"}
 _FIRST_WIDTH, _COLUMN_WIDTH, _PIPE_WIDTH = 16, 10, 110
+_WIDEST_PERCENT = 100.0
+"""Half an interval beyond this is printed as `±>100%`: it says no more than that the effect is unknown."""
 _HEADS = {
     "throughput_normalized": "through-\nput",
     "jct_mean_s": "mean JCT\n(h)",
@@ -68,7 +70,9 @@ def notes(comparison: Comparison) -> list[str]:
     elif cells:
         lines.insert(0, _legend(comparison, cells))
     if frame.invalid_seeds:
-        lines.append(f"invalid seeds, left out for all systems: {', '.join(map(str, frame.invalid_seeds))}")
+        of_all = len(frame.invalid_seeds) + len(comparison.seeds)
+        seeds = ", ".join(map(str, frame.invalid_seeds))
+        lines.append(f"invalid seeds, left out for all systems: {seeds} ({len(frame.invalid_seeds)} of {of_all}); {frame.why_invalid}")
     if frame.unfinished:
         shown = "; ".join(frame.unfinished[:6])
         more = f"; and {len(frame.unfinished) - 6} more" if len(frame.unfinished) > 6 else ""
@@ -76,7 +80,7 @@ def notes(comparison: Comparison) -> list[str]:
     short = sorted({(cell.system, cell.n) for cell in cells if cell.n < len(comparison.seeds)})
     if short:
         lines.append("fewer seeds than the others: " + ", ".join(f"{system} ({n})" for system, n in _fewest(short)))
-    return lines
+    return lines + list(frame.caveats)
 
 
 def _legend(comparison: Comparison, cells: Sequence[Cell]) -> str:
@@ -144,12 +148,14 @@ def _cell_text(cell: Cell, is_baseline: bool) -> Any:
 
 
 def effect_text(effect: Effect, what: Metric) -> str:
-    """`+4.1±0.3%`, `×3.2` (beyond a factor of 2) or, for differences, `+0.12±0.03`; without an interval for one seed."""
+    """`+4.1±0.3%`, `×3.2` (beyond a factor of 2) or, for differences, `+0.12±0.03`; without an interval for one seed, and `±>100%`
+    for an interval that is wider than the scale it is read on."""
     if effect.scale == "ratio":
         if not 0.5 <= effect.value <= 2.0:
             return f"×{effect.value:.3g}"
         half = None if effect.low is None or effect.high is None else (effect.high - effect.low) * 50.0
-        return f"{_digits((effect.value - 1.0) * 100.0, 1)}{_half(half, 1)}%"
+        spread = f"±>{_WIDEST_PERCENT:.0f}" if half is not None and half > _WIDEST_PERCENT else _half(half, 1)
+        return f"{_digits((effect.value - 1.0) * 100.0, 1)}{spread}%"
     scale = 3600.0 if what.hours else 1.0
     half = None if effect.low is None or effect.high is None else (effect.high - effect.low) / 2.0 / scale
     return f"{_digits(effect.value / scale, 2)}{_half(half, 2)}"

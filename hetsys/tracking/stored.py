@@ -72,16 +72,24 @@ class StoredRun:
             raise EngineError(f"{self.path / 'env.json'} does not name the domain, so {path} cannot be read")
         return list(import_module(f"hetsys.core.{domain}.record").decode(_rows(path)))
 
+    def rows(self, record: str) -> list[dict[str, Any]]:
+        """The rows of `records.jsonl` of one type, such as "parked", as they stand there. Lines of other types are not parsed, so
+        this is cheap for rare types. EngineError as in `records`."""
+        return [row for row in _rows(self.path / "records.jsonl", f'"{record}"'.encode()) if row.get("record") == record]
+
     @cached_property
     def status(self) -> str:
-        """finished | failed | unfinished | unreadable (`summary.json` or `env.json` is damaged)."""
+        """finished | failed | planned (a plan without execution) | unfinished | unreadable (`summary.json` or `env.json` is damaged)."""
         try:
             summary, _ = self.summary, self.env
         except EngineError:
             return "unreadable"
         if summary:
             return str(summary.get("status", "finished"))
-        return "failed" if (self.path / "error.txt").exists() else "unfinished"
+        if (self.path / "error.txt").exists():
+            return "failed"
+        begun = any((self.path / name).exists() for name in ("env.json", "records.jsonl"))
+        return "planned" if not begun and (self.path / "plan.json").exists() else "unfinished"
 
     @property
     def experiment(self) -> str:
@@ -165,12 +173,15 @@ def _walk(folder: Path, levels: int) -> Iterator[Path]:
                 yield from _walk(child, levels - 1)
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, holding: bytes = b"") -> Iterator[dict[str, Any]]:
+    """The lines of `path` that contain `holding`, parsed."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return
     for number, line in enumerate(lines, start=1):
+        if holding not in line:
+            continue
         try:
             row = json.loads(line)
         except ValueError as error:

@@ -1,9 +1,9 @@
-"""`hetsys ls` and `hetsys show`: what is stored, for a reader at a terminal."""
+"""`hetsys ls` and `hetsys show`: what is stored, for a reader at a terminal; and which stored run a part of its path means."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 _ROWS_IN_FULL = 40
 _PLAN_LINES = 40
+_PARKED_LINES = 10
 _PIPE_WIDTH = 160
 _KEY_FIGURES = {"scheduling": ("throughput_normalized", "jct_mean_s", "jain_index")}
-_STYLES = {"finished": "green", "failed": "red", "unreadable": "red", "unfinished": "yellow"}
+_STYLES = {"finished": "green", "failed": "red", "unreadable": "red", "unfinished": "yellow", "planned": "cyan"}
 
 
 def ls_main(pattern: str | None, results: Path) -> int:
@@ -46,21 +47,32 @@ def show_main(run: str, results: Path) -> int:
     Returns the exit code: 1 where a file of it is damaged, 2 where none or several runs match (they are listed).
     """
     console = _console()
+    found = one_run(run, results, console)
+    return 2 if found is None else _show(found, console)
+
+
+def one_run(run: str, results: Path, console: Console) -> StoredRun | None:
+    """The stored run that `run` means: a folder, or enough of the path of one below `results`, given with or without `results` itself.
+
+    None where none or several match; `console` then says so and lists them.
+    """
     found = _candidates(run, results)
-    if len(found) != 1:
-        console.print(f"{len(found) or 'no'} runs in {results} match {run!r}" + (", which one?" if found else ""), markup=False)
-        for candidate in found[:_ROWS_IN_FULL]:
-            console.print(f"  {_relative(candidate.path, results)}", markup=False)
-        if len(found) > _ROWS_IN_FULL:
-            console.print(f"  ... and {len(found) - _ROWS_IN_FULL} more", markup=False)
-        return 2
-    return _show(found[0], console)
+    if len(found) == 1:
+        return found[0]
+    console.print(f"{len(found) or 'no'} runs in {results} match {run!r}" + (", which one?" if found else ""), markup=False)
+    for candidate in found[:_ROWS_IN_FULL]:
+        console.print(f"  {_relative(candidate.path, results)}", markup=False)
+    if len(found) > _ROWS_IN_FULL:
+        console.print(f"  ... and {len(found) - _ROWS_IN_FULL} more", markup=False)
+    return None
 
 
 def _candidates(run: str, results: Path) -> list[StoredRun]:
-    if Path(run).is_dir():
-        return find_runs(Path(run))
-    found = find_runs(results, run) if results.is_dir() else []
+    if Path(run).is_dir() and (inside := find_runs(Path(run))):
+        return inside
+    whole, root = Path(run).absolute(), results.absolute()
+    part = whole.relative_to(root).as_posix() if root in whole.parents else run
+    found = find_runs(results, part) if results.is_dir() else []
     exact = [candidate for candidate in found if candidate.path.name == Path(run).name]
     return exact if len(exact) == 1 else found
 
@@ -72,23 +84,33 @@ def _show(run: StoredRun, console: Console) -> int:
     if run.error:
         console.print(run.error, markup=False, style="red")
     damaged = 0
-    for name in ("summary", "plan", "env"):
+    sections: dict[str, Callable[[str, Any, Console], None]] = {
+        "summary": _print_pairs, "parked": _print_parked, "plan": _print_plan, "env": _print_pairs
+    }  # fmt: skip
+    for name, show in sections.items():
         try:
-            content = getattr(run, name)
+            content = run.rows("parked") if name == "parked" else getattr(run, name)
         except EngineError as error:
             console.print(str(error), markup=False, style="red", soft_wrap=True)
             damaged = 1
             continue
-        if content and name == "plan":
-            _print_plan(content, console)
-        elif content:
-            console.print(_pairs("environment" if name == "env" else name, content))
+        if content:
+            show("environment" if name == "env" else name, content, console)
     return damaged
 
 
-def _print_plan(plan: Mapping[str, Any], console: Console) -> None:
+def _print_parked(title: str, rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    console.print(f"\n{title}: {len(rows)}")
+    for row in rows[:_PARKED_LINES]:
+        job = f", job {row['job']}" if row["job"] else ""
+        console.print(f"  tenant {row['tenant']}{job}: {row['reason']}", markup=False, highlight=False, soft_wrap=True)
+    if len(rows) > _PARKED_LINES:
+        console.print(f"  ... and {len(rows) - _PARKED_LINES} more in records.jsonl")
+
+
+def _print_plan(title: str, plan: Mapping[str, Any], console: Console) -> None:
     lines = json.dumps(plan, indent=1).splitlines()
-    console.print("\nplan")
+    console.print(f"\n{title}")
     console.print("\n".join(lines[:_PLAN_LINES]), markup=False, highlight=False)
     if len(lines) > _PLAN_LINES:
         console.print(f"... {len(lines) - _PLAN_LINES} more lines in plan.json", markup=False)
@@ -121,7 +143,7 @@ def _groups(runs: Sequence[StoredRun]) -> Table:
     return table
 
 
-def _pairs(title: str, content: Mapping[str, Any]) -> Table:
+def _print_pairs(title: str, content: Mapping[str, Any], console: Console) -> None:
     from rich.markup import escape
 
     table = _table(title, ">value" if title == "summary" else "value")
@@ -131,7 +153,7 @@ def _pairs(title: str, content: Mapping[str, Any]) -> Table:
         elif isinstance(value, list):
             value = ", ".join(map(str, value))
         table.add_row(escape(name), escape(_number(value) if isinstance(value, float) else str(value)))
-    return table
+    console.print(table)
 
 
 def _table(*columns: str) -> Table:

@@ -1,4 +1,4 @@
-"""A seeded generator of the job mix that Gavel (OSDI 2020) published, divided among tenants as OEF assumes."""
+"""A seeded generator of the job mix that Gavel (OSDI 2020) published, divided among tenants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ LONG_LOG10_MINUTES = (3.0, 4.0)
 
 @dataclass(frozen=True, kw_only=True)
 class GavelMix(Rounds):
-    """`tenants` tenants with `jobs_per_tenant` jobs each, of `job_types_per_tenant` job types (OEF assumes 1).
+    """`tenants` tenants with `jobs_per_tenant` jobs each, of `job_types_per_tenant` job types.
+    One type a tenant is our choice, after what we understand of OEF's model; not verified.
 
     Published (Gavel's generator): gangs of 1, 2, 4, 8 devices with 70, 10, 15, 5 %; lengths of 10^U(1.5, 3) minutes for 80 % of
     the jobs and 10^U(3, 4) for 20 %, times `duration_scale`; a job has as many steps as its gang makes in that time on V100s.

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from hetsys.core.errors import ConfigError, did_you_mean
 
+LARGEST = 1e15
+"""More than any count, time in seconds, speed or weight needs; what lies above it would overflow somewhere later."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -40,8 +43,12 @@ def as_number(key: str, value: object, at_least: float | None = 0.0) -> float:
         number = float(value)
     except ValueError:
         raise ConfigError(key, value, "must be a number") from None
+    except OverflowError:
+        number = LARGEST * 10
     if not isfinite(number):
         raise ConfigError(key, value, "must be finite, not NaN or infinite")
+    if number > LARGEST:
+        raise ConfigError(key, value, f"must be {LARGEST:g} or less")
     if at_least is not None and number < at_least:
         raise ConfigError(key, value, f"must be {at_least:g} or more")
     return number
@@ -83,7 +90,10 @@ def read_csv(path: Path, what: str, required: Iterable[str]) -> tuple[list[Row],
     for line, content in enumerate(text.splitlines(), start=1):
         if not content.strip() or content.startswith("#"):
             continue
-        cells = [cell.strip() for cell in next(csv.reader([content], skipinitialspace=True))]
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([content], skipinitialspace=True))]
+        except csv.Error as error:
+            raise ConfigError(f"{path}:{line}", f"{content[:40]}...", f"is not valid CSV: {error}") from None
         if header is None:
             header = cells
             _check_header(f"{path}:{line}", header, required)

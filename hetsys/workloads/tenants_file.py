@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from hetsys.core.cluster import Cluster
+from hetsys.core.costs import PROVENANCES, worst
 from hetsys.core.errors import ConfigError, check_choice, did_you_mean
 from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 from hetsys.workloads.base import Rounds
 from hetsys.workloads.tables import as_integer, as_number, check_keys, read_csv, read_file
 from hetsys.workloads.throughputs import TABLE, read_throughputs
 
-PROVENANCE = ("measured", "published", "derived")
 TENANT_KEYS = ("name", "weight", "leaves_s", "jobs")
 JOB_KEYS = ("name", "job_type", "gang", "num_steps", "arrival_s", "count", "steps_per_s", "spread_steps_per_s")
 SPEED_KEYS = ("steps_per_s", "spread_steps_per_s")
@@ -45,7 +45,7 @@ class TenantsFile(Rounds):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("workload.provenance", self.provenance, PROVENANCE)
+        check_choice("workload.provenance", self.provenance, PROVENANCES)
         if Path(self.path).suffix.lower() not in (".yaml", ".yml", ".csv"):
             raise ConfigError("workload.path", self.path, "must end in .yaml, .yml or .csv")
 
@@ -67,9 +67,9 @@ class TenantsFile(Rounds):
         placed = [job for entry, tenant in zip(entries, tenants, strict=True) for job in _jobs(entry, tenant.name, cluster)]
         _refuse_repeats([(f"{where}: name", job.name) for where, job, _ in placed], "job")
         uses_table = any(published for _, _, published in placed)
-        worst = max(self.provenance, "published", key=PROVENANCE.index) if uses_table else self.provenance
+        provenance = worst([self.provenance, "published"]) if uses_table else self.provenance
         data = {self.path: digest} | ({TABLE: read_throughputs().sha256} if uses_table else {})
-        return self._trace(tenants, (job for _, job, _ in placed), self._failures(seed, cluster), worst, data)
+        return self._trace(tenants, (job for _, job, _ in placed), self._failures(seed, cluster), provenance, data)
 
     @property
     def _file(self) -> Path:

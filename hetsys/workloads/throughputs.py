@@ -77,5 +77,5 @@ def check_kinds(cluster: Cluster) -> None:
     """Raise ConfigError if the cluster has a kind of device that the published table does not cover."""
     for kind in cluster.kinds:
         if kind not in KINDS:
-            remedy = f"no published training speed for this kind; the table covers {', '.join(KINDS)}. "
-            raise ConfigError("cluster", kind, remedy + "Choose a cluster of those, or workload=tenants_file with your own speeds")
+            remedy = f"no published training speed for this kind; the table covers {', '.join(KINDS)}. Choose a cluster of those, or "
+            raise ConfigError("cluster.nodes.kind", kind, remedy + "workload=tenants_file with your own speeds")

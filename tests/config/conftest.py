@@ -1,4 +1,4 @@
-"""What the tests of the configuration share: a folder of options of one's own."""
+"""What the tests of the configuration share: a folder of options of one's own, and the line that a mistake ends with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from hetsys.__main__ import main
+
 WriteOption = Callable[..., Path]
+
+
+def one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr of `hetsys run ARGUMENTS`, which must end with exit code 2 and print nothing else."""
+    assert main(["run", *arguments]) == 2
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    lines = caught.err.splitlines()
+    assert len(lines) == 1, caught.err
+    return lines[0]
 
 
 @pytest.fixture

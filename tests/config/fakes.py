@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from hetsys.core.cluster import Cluster
 from hetsys.core.errors import ConfigError
+from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,23 @@ class Resolving:
 
     def resolve(self) -> Resolving:
         return Resolving(self.size or 42, self.parts)
+
+    def sample(self, seed: int, cluster: Cluster) -> JobTrace:
+        return JobTrace((Tenant("a"),), (Job("a-0", "a", "any", 1, 10, 0.0, dict.fromkeys(cluster.kinds, 1.0)),))
+
+
+@dataclass(frozen=True)
+class Counting(Resolving):
+    """A workload that notes the seeds it is asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    def sample(self, seed: int, cluster: Cluster) -> JobTrace:
+        self.asked.append(seed)
+        return super().sample(seed, cluster)
+
+    def resolve(self) -> Counting:
+        return self
 
 
 class NotADataclass:

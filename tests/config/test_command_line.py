@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import hetsys.config
 from hetsys import __main__ as command_line
 from hetsys.__main__ import COMMANDS, LISTS, main
+from hetsys.config.options import read_options
 from hetsys.core.errors import ConfigError, EngineError, InfeasiblePlan
 
 
@@ -77,6 +79,75 @@ def test_a_failed_run_is_named_and_the_others_are_shown(
     assert "failed: b: solver: no answer" in caught.err
 
 
+def test_failures_come_first_and_equal_reasons_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = [(Path(f"r/{seed}-x"), f"cannot write r/{seed}-x/plan.json: the disk is full") for seed in range(200)]
+    odd = [(Path(f"odd/{number}"), f"reason number {number}") for number in range(12)]
+    sweep_with(monkeypatch, finished=[Path("a")], failed=[*odd, *full])
+    monkeypatch.setattr("hetsys.report.compare.closing_table", lambda *_: print("the table", file=sys.stderr))
+    assert main(["run", "system=gavel", "seed=0"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "hetsys: failed: 200 runs, for example r/0-x: cannot write r/0-x/plan.json: the disk is full"
+    assert lines[1] == "hetsys: failed: odd/0: reason number 0" and len(lines) == 12
+    assert lines[10] == "hetsys: failed: 3 more runs, for other reasons; `hetsys show RUN` says why" and lines[11] == "the table"
+
+
+def test_a_figure_that_the_disk_refuses_fails_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep_with(monkeypatch, finished=[Path("a")], failed=[(Path("b"), "the disk is full")])
+    refuse(monkeypatch, "hetsys.report.figures.draw_for")
+    assert main(["run", "system=gavel", "seed=0"]) == 1
+    failed, not_drawn = capsys.readouterr().err.splitlines()
+    assert failed.startswith("hetsys: failed: b: ") and "figure not drawn: [Errno 28] No space left" in not_drawn
+
+
+def test_the_systems_own_errors_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    refuse(monkeypatch, "hetsys.tracking.views.ls_main")
+    assert main(["ls"]) == 1
+    assert capsys.readouterr().err == "hetsys: [Errno 28] No space left on device: 'there'\n"
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "there")
+
+    monkeypatch.setattr(name, full)
+
+
+@pytest.mark.parametrize(
+    ("finished", "skipped", "words", "line"),
+    [
+        (0, 200, [], "all 200 runs stood finished at this commit; nothing was run"),
+        (0, 1, [], "the one run stood finished at this commit; nothing was run"),
+        (0, 3, ["resume=any"], "all 3 runs stood finished; nothing was run"),
+        (2, 3, [], "3 of 5 runs stood finished at this commit and were left alone"),
+        (2, 0, [], "table of 2"),
+    ],
+)
+def test_what_stood_already_is_said_before_the_table(
+    finished: int, skipped: int, words: list[str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep_with(monkeypatch, finished=[Path("a")] * finished, skipped=[Path("b")] * skipped)
+    assert main(["run", "system=gavel", "seed=0", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == line
+
+
+@pytest.mark.parametrize(("name", "code"), [("gavel/0-", 0), ("gavel/1-", 1), ("gavel", 2), ("nobody", 2)])
+def test_replay_takes_a_part_of_a_path_as_show_does(
+    name: str, code: int, results_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (0, 1):
+        folder = results_root / "demo" / "gavel" / f"{seed}-abc"
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text("seed: 0\n")
+    replayed: list[str] = []
+    monkeypatch.setattr("hetsys.runner.replay", lambda path, console: replayed.append(path.name) or path.name == "0-abc")
+    assert main(["replay", name, "--results", str(results_root)]) == code
+    assert replayed == {"gavel/0-": ["0-abc"], "gavel/1-": ["1-abc"]}.get(name, [])
+    out = capsys.readouterr().out
+    assert ("demo/gavel/0-abc" in out and "which one?" in out) == (name == "gavel")
+
+
 def test_an_interrupted_sweep_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     sweep_with(monkeypatch, interrupted=True)
     assert main(["run", "system=gavel", "seed=0"]) == 130
@@ -130,6 +201,27 @@ def test_lists_hold_what_there_is(what: str, words: tuple[str, ...], capsys: pyt
     out = capsys.readouterr().out
     for word in words:
         assert word in out
+
+
+def test_one_option_in_full_shows_its_paper_and_all_that_was_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "systems", "oef_coop"]) == 0
+    out = capsys.readouterr().out
+    about = read_options("system")["oef_coop"]["about"]
+    assert len(about["chosen"]) >= 3 and f"knowledge: {about['knowledge']}\n" in out and about["paper"] in out
+    assert all(f"    - {choice}\n" in out for choice in about["chosen"])
+    assert "time_limit_s: 10.0\n" in out and "_target_" not in out
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_every_list_shows_one_of_its_options_and_refuses_others(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = {
+        "systems": "gavel", "clusters": "k80_p100_v100", "devices": "v100", "models": "llama_7b", "workloads": "philly_tenants",
+        "experiments": "oef_mix", "figures": "device_timeline",
+    }[what]  # fmt: skip
+    assert main(["list", what, name]) == 0
+    assert name in capsys.readouterr().out.splitlines()[0]
+    assert main(["list", what, name + "x"]) == 2
+    assert f"did you mean '{name}'" in capsys.readouterr().err
 
 
 def test_the_command_line_itself_imports_nothing_heavy() -> None:

@@ -15,6 +15,7 @@ from hetsys.core.errors import ConfigError
 from hetsys.core.experiment import Experiment
 from hetsys.core.paths import shipped
 from tests.config.conftest import WriteOption
+from tests.config.fakes import Counting
 
 PRESETS = sorted(path.stem for path in (shipped("conf") / "experiment").glob("*.yaml"))
 OPTIONS = [
@@ -23,6 +24,8 @@ OPTIONS = [
     for path in sorted((shipped("conf") / part).glob("*.yaml"))
     if (part, path.stem) != ("workload", "tenants_file")
 ]
+WITHOUT_SPEEDS = ("p100_3090_a100", "rtx_3070_3080_3090", "xeon_a100")
+"""Clusters of kinds that no shipped workload has speeds for."""
 
 
 def sweep(*words: str) -> Sweep:
@@ -36,6 +39,13 @@ def one(*words: str) -> Experiment:
 
 def runs(*words: str) -> list[tuple[str, int]]:
     return [(experiment.system, experiment.seed) for experiment in sweep(*words).experiments]
+
+
+def own_speeds(folder: Path, cluster: str) -> list[str]:
+    """The words for a tenant file with one job that runs on the slowest kind of a cluster."""
+    kind = yaml.safe_load((shipped("conf") / "cluster" / f"{cluster}.yaml").read_text())["nodes"][0]["kind"]
+    (folder / "mine.csv").write_text(f"tenant,job_type,num_steps,steps_per_s.{kind}\na,mine,10,1\n")
+    return ["workload=tenants_file", f"workload.path={folder / 'mine.csv'}"]
 
 
 def expanded(text: str) -> list[str]:
@@ -59,7 +69,6 @@ def test_a_preset_survives_composition(preset: str) -> None:
     wanted = [(system, int(seed)) for system in expanded(params["system"]) for seed in expanded(params["seed"])]
     assert [(experiment.system, experiment.seed) for experiment in composed.experiments] == wanted
     assert composed.name == preset
-    assert composed.about.claim == stated["about"]["claim"]
     for experiment in {experiment.system: experiment for experiment in composed.experiments}.values():
         stored = yaml.safe_load(experiment.config_yaml)
         assert experiment.name == preset
@@ -79,13 +88,14 @@ def test_the_default_is_a_preset_of_ten_systems_and_twenty_seeds() -> None:
 
 
 @pytest.mark.parametrize(("part", "option"), OPTIONS)
-def test_every_option_composes_and_builds(part: str, option: str) -> None:
+def test_every_option_composes_and_builds(part: str, option: str, tmp_path: Path) -> None:
     if part == "model" and option != "none":
         with pytest.raises(ConfigError, match="leave model out"):
             one("seed=0", "system=gavel", f"model={option}")
     else:
         system = option if part == "system" else "gavel"
-        experiment = one("seed=0", f"system={system}", f"{part}={option}")
+        jobs = own_speeds(tmp_path, option) if option in WITHOUT_SPEEDS else []
+        experiment = one("seed=0", f"system={system}", f"{part}={option}", *jobs)
         assert experiment.options[part] == option
         assert pickle.loads(pickle.dumps(experiment)) == experiment
 
@@ -219,6 +229,15 @@ def test_what_a_workload_finds_out_is_stored_and_hashed(own: WriteOption, result
     assert yaml.safe_load(experiment.config_yaml)["workload"]["size"] == 42
     assert experiment.run_hash == one(*words, "workload.size=42").run_hash != one(*words, "workload.size=41").run_hash
     assert rebuild(experiment.config_yaml, results_root).workload == experiment.workload
+
+
+def test_a_workload_is_sampled_once_before_anything_runs(own: WriteOption) -> None:
+    words = ["--config-dir", str(own("workload", "mine", "Counting")), "workload=mine", "-m", "system=gavel,ceei,oef_coop"]
+    Counting.asked.clear()
+    sweep(*words, "seed=7,8,9")
+    assert Counting.asked == [7]
+    sweep(*words, "seed=range(20)", "workload.size=1,2")
+    assert Counting.asked == [7, 0, 0], "once for each workload"
 
 
 def test_equal_parts_are_built_once_and_shared() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hetsys.__main__ import main
-from tests.config.conftest import WriteOption
+from tests.config.conftest import WriteOption, one_line
 
 MISTAKES = {
     "wrong type": (["workload.tenants=many"], "workload.tenants", "many", "whole number"),
@@ -65,15 +65,6 @@ MISTAKES = {
     "name that is no folder": (["name=a/b"], "name", "a/b", "letters"),
     "no such folder of options": (["--config-dir", "/nowhere/conf"], "--config-dir", "/nowhere/conf", "is not a folder"),
 }
-
-
-def one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["run", *arguments]) == 2
-    caught = capsys.readouterr()
-    assert caught.out == ""
-    lines = caught.err.splitlines()
-    assert len(lines) == 1, caught.err
-    return lines[0]
 
 
 @pytest.mark.parametrize("case", MISTAKES)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hetsys.core.scheduling.record import Grant, JobRecord, RoundRecord, SchedulingRecord, UserShare, encode
+from hetsys.core.scheduling.record import Grant, JobRecord, ParkedRecord, RoundRecord, SchedulingRecord, UserShare, encode
 from hetsys.tracking.folder import RunFolder
 
 LABELS = {"equal_split": "Equal split", "gavel": "Gavel (re-implemented)", "oef_coop": "OEF cooperative (re-implemented)"}
@@ -14,7 +15,7 @@ LABELS = {"equal_split": "Equal split", "gavel": "Gavel (re-implemented)", "oef_
 
 def records(rounds: int = 6, fail_at: int | None = 3) -> list[SchedulingRecord]:
     """a holds the slow devices; b holds the fast ones, one of which fails in round `fail_at` after 40 of 100 s; one job waits."""
-    users = (UserShare("a", 1.0, (2.0, 0.0), (1.0, 2.0), 3), UserShare("b", 1.0, (0.0, 2.0), (1.0, 4.0), 2))
+    users = (UserShare("a", "a", 1.0, (2.0, 0.0), (1.0, 2.0), 3), UserShare("b", "b", 1.0, (0.0, 2.0), (1.0, 4.0), 2))
     rows: list[SchedulingRecord] = []
     for index in range(rounds):
         fails = index == fail_at
@@ -31,15 +32,15 @@ def records(rounds: int = 6, fail_at: int | None = 3) -> list[SchedulingRecord]:
         )  # fmt: skip
     for name, tenant, finish in (("a.0", "a", 590.0), ("b.0", "b", None), ("b.1", "b", 600.0)):
         status = "finished" if finish else "unfinished"
-        rows.append(JobRecord(name, tenant, f"type {tenant}", 1, status, 0.0, 0.0, finish, 10, 0, 1, 0, 500.0))
+        rows.append(JobRecord(name, tenant, f"type {tenant}", 1, status, 0.0, 0.0, finish, finish or 600.0, 10, 0, 1, 0, 500.0))
     return rows
 
 
 def write_run(
     root: Path, system: str, seed: int, *, figures: dict[str, Any] | None = None, done: bool = True, name: str = "demo",
-    variant: str = "0", **env: Any,
+    variant: str = "0", parked: Sequence[ParkedRecord] = (), **env: Any,
 ) -> Path:  # fmt: skip
-    """One run under `root`; `figures` go into its summary, `env` over the defaults of its environment."""
+    """One run under `root`; `figures` go into its summary, `env` over the defaults of its environment; `parked` come first."""
     path = root / name / system / f"{seed}-{variant}abc"
     said = {
         "domain": "scheduling", "source": "simulated", "frame_hash": "f00d", "commit": "c0ffee", "code_id": "c0ffee",
@@ -49,7 +50,7 @@ def write_run(
     folder.write_config(f"name: {name}\nseed: {seed}\nbaseline: gavel\n")
     folder.write_env(said)
     folder.write_plan({"kinds": ["slow", "fast"]})
-    for row in encode(records()):
+    for row in encode([*parked, *records()]):
         folder.append(row)
     if done:
         same = {key: said[key] for key in ("system", "experiment", "seed", "source", "frame_hash")}

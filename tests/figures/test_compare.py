@@ -102,7 +102,8 @@ def test_an_invalid_seed_counts_for_nobody_and_unfinished_runs_are_named(results
     assert found.frame.invalid_seeds == (5,) and found.seeds == (0, 1, 2)
     assert found.frame.unfinished == ("gavel seed 1: unfinished",)
     text = printed(found)
-    assert "invalid seeds, left out for all systems: 5" in text and "gavel seed 1: unfinished" in text
+    said = "invalid seeds, left out for all systems: 5 (1 of 4); OEF cooperative (re-implemented): its runs failed their own checks"
+    assert said in text and "gavel seed 1: unfinished" in text
 
 
 def test_every_seed_invalid_nothing_finished_and_bad_names(results_root: Path) -> None:
@@ -205,6 +206,8 @@ def test_aa_runs_the_baseline_once_more(results_root: Path, capsys: pytest.Captu
     [
         (Effect("ratio", 20, 1.041, 1.038, 1.044, 0.0), "jain_index", "+4.1±0.3%"),
         (Effect("ratio", 20, 0.8, 0.78, 0.82, 0.0), "jain_index", "−20±2.0%"),
+        (Effect("ratio", 2, 0.55, 0.001, 994.0, 0.8), "jain_index", "−45±>100%"),
+        (Effect("ratio", 2, 1.2, 0.2, 2.2, 0.6), "jain_index", "+20±100%"),
         (Effect("ratio", 20, 3.21, 3.0, 3.4, 0.0), "jain_index", "×3.21"),
         (Effect("ratio", 1, 1.1, None, None, None), "jain_index", "+10%"),
         (Effect("difference", 20, -0.123, -0.153, -0.093, 0.0), "envy_max", "−0.12±.03"),

@@ -110,6 +110,16 @@ def test_without_matplotlib_the_extra_is_named(
     assert "hetsys[analysis]" in caplog.text and len(caplog.records) == 1
 
 
+def test_a_disk_that_refuses_a_picture_is_told_in_a_line(
+    results_root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_results(results_root, 2)
+    (tmp_path / "figures").write_text("a file in the way")
+    with caplog.at_level(logging.WARNING):
+        assert figures.draw_for("demo", results_root, tmp_path / "figures") == []
+    assert len(caplog.records) == 2 and "figure not drawn: device_timeline: " in caplog.text
+
+
 def test_a_script_without_its_two_names_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "odd.py").write_text("FIGURE = 1\n")
     monkeypatch.setattr(figures, "shipped", lambda name: tmp_path)

@@ -23,6 +23,14 @@ def test_this_machine_is_well(capsys: pytest.CaptureFixture[str]) -> None:
         assert words in shown
 
 
+def test_a_cluster_without_published_speeds_needs_a_tenant_file(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.main()
+    rows = {line.split()[1]: line for line in capsys.readouterr().out.splitlines() if "not yet" in line and len(line.split()) > 5}
+    needs = {name for name, row in rows.items() if "with a tenant file of your own speeds" in row}
+    assert needs == {"p100_3090_a100", "rtx_3070_3080_3090", "xeon_a100"}
+    assert {"k80_p100_v100", "philly_160", "philly_small"} == {name for name, row in rows.items() if " yes " in row}
+
+
 def test_a_data_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HETSYS_DATA", "/nowhere/at/all")
     assert doctor.main() == 1

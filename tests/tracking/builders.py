@@ -29,7 +29,7 @@ def experiment(results: Path, *, system: str = "oef_coop", seed: int = 3, name: 
 
 
 def records(rounds: int = 3) -> list[SchedulingRecord]:
-    users = (UserShare("a", 1.0, (2.5,), (1.0,), 4), UserShare("b", 2.0, (5.5,), (1.0,), 8))
+    users = (UserShare("a", "a", 1.0, (2.5,), (1.0,), 4), UserShare("b", "b", 2.0, (5.5,), (1.0,), 8))
     grant = Grant(
         job="a-0", tenant="a", kind="k80", devices=("k80-0-0", "k80-0-1"), steps=7, lost_steps=0, restarted=False, failed=False,
         held_s=360.0, spans_nodes=False,
@@ -40,7 +40,7 @@ def records(rounds: int = 3) -> list[SchedulingRecord]:
         idle=(6,), stranded=(0,), waiting_jobs=0, status="optimal", note="", policy_s=0.001,
     )  # fmt: skip
     made += [replace(first, index=index, start_s=360.0 * index, waiting_jobs=index) for index in range(rounds)]
-    made.append(JobRecord("a-0", "a", "resnet", 2, "finished", 0.0, 0.0, 360.0 * rounds, 7 * rounds, 0, 0, 0, 900.0))
+    made.append(JobRecord("a-0", "a", "resnet", 2, "finished", 0.0, 0.0, 360.0 * rounds, 360.0 * rounds, 7 * rounds, 0, 0, 0, 900.0))
     return made
 
 

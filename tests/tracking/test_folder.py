@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hetsys.core.errors import ConfigError, EngineError
+from hetsys.core.scheduling.record import ParkedRecord
 from hetsys.tracking.folder import RunFolder, StoredRun, check_results, find_runs
 from tests.tracking.builders import append_all, begin, experiment, finished, records, summary
 
@@ -58,6 +59,32 @@ def test_a_torn_last_line_is_dropped_and_only_the_last(results_root: Path) -> No
     file.write_bytes(lines[0][:-9] + b"\n" + b"".join(lines[1:]))
     with pytest.raises(EngineError, match=r"records\.jsonl, line 1 is damaged"):
         stored.records()
+
+
+def test_rows_of_one_type_are_read_without_parsing_the_others(results_root: Path) -> None:
+    run = experiment(results_root)
+    folder = begin(run)
+    append_all(folder, [ParkedRecord("round", None, "has no job"), *records(2), ParkedRecord("d", "d-0", "came late")])
+    folder.finish(summary(run))
+    stored = StoredRun(folder.path)
+    assert [row["tenant"] for row in stored.rows("parked")] == ["round", "c", "d"]
+    assert [row["index"] for row in stored.rows("round")] == [0, 1]
+    file = folder.path / "records.jsonl"
+    file.write_bytes(file.read_bytes().replace(b'"index"', b"index"))
+    assert len(stored.rows("parked")) == 3
+    with pytest.raises(EngineError, match="line 3 is damaged"):
+        stored.rows("round")
+
+
+def test_a_plan_alone_is_planned_and_an_environment_or_records_mean_begun(results_root: Path) -> None:
+    folder = RunFolder.open(experiment(results_root).folder)
+    folder.write_config("seed: 3\n")
+    assert StoredRun(folder.path).status == "unfinished"
+    folder.write_plan({"claims": []})
+    assert StoredRun(folder.path).status == "planned"
+    folder.append({"record": "parked", "tenant": "c", "job": None, "reason": ""})
+    assert StoredRun(folder.path).status == "unfinished"
+    folder.close()
 
 
 def test_there_is_no_summary_before_finish_and_none_after_a_kill(results_root: Path) -> None:

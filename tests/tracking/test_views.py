@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from hetsys.core.scheduling.record import ParkedRecord
+from hetsys.tracking.folder import RunFolder
 from hetsys.tracking.progress import Tally, clock, sweep_progress
-from hetsys.tracking.views import ls_main, show_main
-from tests.tracking.builders import begin, experiment, finished
+from hetsys.tracking.views import ls_main, one_run, show_main
+from tests.tracking.builders import append_all, begin, experiment, finished, records, summary
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
@@ -34,12 +36,18 @@ def test_ls_lists_each_run_newest_last_however_it_ended(results_root: Path, caps
     (broken / "summary.json").write_text("{")
     (broken / "env.json").write_text("{")
     begin(experiment(results_root, system="gavel", seed=4)).close()
+    planned = RunFolder.open(experiment(results_root, system="gavel", seed=5).folder)
+    planned.write_config("seed: 5\n")
+    planned.write_plan({"claims": []})
+    planned.close()
     assert ls_main(None, results_root) == 0
     head, _, *rows = lines(capsys)
     assert head[:5] == ["experiment", "system", "seed", "status", "source"]
     assert head[5:] == ["throughput_normalized", "jct_mean_s", "jain_index", "commit", "age"]
     assert rows[0][:8] == ["oef_mix", "oef_coop", "1", "finished", "simulated", "3.25", "7200", "0.75"]
-    assert sorted(row[2:4] for row in rows) == [["0", "failed"], ["1", "finished"], ["2", "unreadable"], ["4", "unfinished"]]
+    assert sorted(row[2:4] for row in rows) == [
+        ["0", "failed"], ["1", "finished"], ["2", "unreadable"], ["4", "unfinished"], ["5", "planned"],
+    ]  # fmt: skip
 
 
 def test_ls_of_many_runs_has_a_line_a_system(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +85,35 @@ def test_show_asks_which_and_exits_with_2(results_root: Path, capsys: pytest.Cap
     assert capsys.readouterr().out.splitlines()[1:] == ["  oef_mix/oef_coop/17-abc123", "  oef_mix/oef_coop/7-abc123"]
     assert show_main("gavel", results_root) == 2
     assert capsys.readouterr().out.startswith("no runs in")
+
+
+def test_show_lists_the_first_ten_parked_with_their_reasons(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = experiment(results_root)
+    folder = begin(run)
+    append_all(folder, [ParkedRecord("a", f"a.{i}", f"gang of {i} [fits] no kind") for i in range(11)])
+    append_all(folder, records())
+    folder.finish(summary(run))
+    assert show_main(str(run.folder), results_root) == 0
+    text = capsys.readouterr().out
+    assert "parked: 12\n  tenant a, job a.0: gang of 0 [fits] no kind\n" in text
+    assert "job a.9:" in text and "job a.10:" not in text and "... and 2 more in records.jsonl" in text
+    finished(experiment(results_root, seed=4))
+    assert show_main("oef_coop/4-", results_root) == 0
+    assert "parked: 1\n  tenant c: has no job\n" in capsys.readouterr().out
+
+
+def test_a_part_of_a_path_means_one_run(
+    results_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seven = finished(experiment(results_root, seed=7))
+    finished(experiment(results_root, seed=70))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "oef_coop").mkdir()
+    for name in ("oef_coop/7-", "results/oef_mix/oef_coop/7-", str(seven)[:-3], "results/oef_mix/oef_coop/7-abc123"):
+        found = one_run(name, results_root, Console(quiet=True))
+        assert found is not None and found.path == seven, name
+    assert one_run("oef_coop", results_root, Console()) is None, "a folder of that name that holds no run is not meant"
+    assert "2 runs in" in capsys.readouterr().out
 
 
 def test_show_of_a_failed_and_of_a_damaged_run(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:

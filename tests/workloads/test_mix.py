@@ -138,7 +138,7 @@ def test_several_job_types_a_tenant(cluster: Cluster) -> None:
 
 
 def test_h100_is_refused(h100_cluster: Cluster) -> None:
-    with pytest.raises(ConfigError, match=r"cluster='h100'"):
+    with pytest.raises(ConfigError, match=r"cluster\.nodes\.kind='h100'"):
         GavelMix().sample(0, h100_cluster)
 
 

@@ -50,7 +50,7 @@ def test_fits_needs_speed_and_devices(cluster: Cluster, small_k80_cluster: Clust
 
 
 def test_a_kind_without_published_speeds_is_refused(h100_cluster: Cluster) -> None:
-    with pytest.raises(ConfigError, match=r"cluster='h100'.*k80, p100, v100.*tenants_file"):
+    with pytest.raises(ConfigError, match=r"cluster\.nodes\.kind='h100'.*k80, p100, v100.*tenants_file"):
         check_kinds(h100_cluster)
 
 

@@ -1,0 +1,78 @@
+"""What a reader must know of runs beside their figures: solvers that failed, jobs that were parked or never finished, invalid seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hetsys.core.errors import EngineError
+from hetsys.tracking.stored import StoredRun
+
+_REASONS = 2
+_ALL_JOBS = ("jobs_finished", "jobs_unfinished", "jobs_withdrawn", "jobs_parked")
+
+
+def caveats(runs: Sequence[StoredRun]) -> list[str]:
+    """One line for each system whose solver failed, then one each for parked, unfinished and withdrawn jobs; none where all went well.
+
+    `runs` are finished. Jobs are counted once a seed where the systems of every seed agree, and by system where they do not. The
+    reasons of parked jobs are read from the records of one run a seed.
+    """
+    lines = []
+    for label, group in _by_label(runs):
+        if failures := solver_failures(group):
+            whole = _sum(group, "solver_fallbacks", "solver_kept") == _sum(group, "rounds")
+            lines.append(f"{label}: {failures}; its figures are {'not the policy' if whole else 'only in part the policy'}'s")
+    one_a_seed = list({run.summary["seed"]: run for run in reversed(runs)}.values())
+    if _sum(runs, "jobs_parked", "tenants_parked"):
+        tenants = _sum(one_a_seed, "tenants_parked")
+        also = f" and {tenants} tenant{'s' * (tenants != 1)}" if tenants else ""
+        lines.append(f"parked: {_jobs(runs, one_a_seed, 'jobs_parked')}{also}{_reasons(one_a_seed)}")
+    if _sum(runs, "jobs_unfinished"):
+        lines.append(f"unfinished: {_jobs(runs, one_a_seed, 'jobs_unfinished')} at max_rounds")
+    if _sum(runs, "jobs_withdrawn"):
+        lines.append(f"withdrawn: {_jobs(runs, one_a_seed, 'jobs_withdrawn')}, with tenants that left")
+    return lines
+
+
+def solver_failures(runs: Sequence[StoredRun]) -> str:
+    """`the solver failed in 36 of 36 rounds (36 replaced by an equal split)`; "" where it never did."""
+    counts = {"an equal split": _sum(runs, "solver_fallbacks"), "the last good answer": _sum(runs, "solver_kept")}
+    said = ", ".join(f"{count} replaced by {what}" for what, count in counts.items() if count)
+    return f"the solver failed in {sum(counts.values())} of {_sum(runs, 'rounds')} rounds ({said})" if said else ""
+
+
+def why_invalid(runs: Sequence[StoredRun]) -> str:
+    """Which systems made seeds invalid, and why, from the runs whose summary says `valid: false`."""
+    groups = _by_label([run for run in runs if run.summary.get("valid") is False])
+    return "; ".join(f"{label}: {solver_failures(group) or 'its runs failed their own checks'}" for label, group in groups)
+
+
+def _jobs(runs: Sequence[StoredRun], one_a_seed: Sequence[StoredRun], name: str) -> str:
+    """`14 of 240 jobs`; where the systems of a seed differ, `Gavel 14 of 240 jobs, OEF 12 of 240 jobs`."""
+    of_seed = {run.summary["seed"]: _sum([run], name) for run in one_a_seed}
+    if all(_sum([run], name) == of_seed[run.summary["seed"]] for run in runs):
+        return f"{_sum(one_a_seed, name)} of {_sum(one_a_seed, *_ALL_JOBS)} jobs"
+    return ", ".join(f"{label} {_sum(group, name)} of {_sum(group, *_ALL_JOBS)} jobs" for label, group in _by_label(runs))
+
+
+def _reasons(runs: Iterable[StoredRun]) -> str:
+    """The most frequent reasons of parked jobs and tenants with their counts, in brackets; each reason up to its first semicolon."""
+    try:
+        counts = Counter(str(row["reason"]).partition(";")[0] for run in runs for row in run.rows("parked"))
+    except EngineError as error:
+        return f" (reasons unknown: {error})"
+    said = [f"{reason}: {count}" for reason, count in counts.most_common(_REASONS)]
+    others = counts.total() - sum(count for _, count in counts.most_common(_REASONS))
+    return f" ({'; '.join([*said, *([f'other reasons: {others}'] if others else [])])})" if said else ""
+
+
+def _sum(runs: Iterable[StoredRun], *names: str) -> int:
+    return sum(int(run.summary.get(name) or 0) for run in runs for name in names)
+
+
+def _by_label(runs: Iterable[StoredRun]) -> list[tuple[str, list[StoredRun]]]:
+    groups: dict[str, list[StoredRun]] = {}
+    for run in sorted(runs, key=lambda run: run.system):
+        groups.setdefault(run.label, []).append(run)
+    return list(groups.items())
