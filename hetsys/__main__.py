@@ -79,7 +79,9 @@ def _run(argv: Sequence[str]) -> int:
 def _plan(sweep: Sweep) -> int:
     from hetsys.runner import plan_sweep
 
-    plan_sweep(sweep.experiments, _console())
+    console = _console()
+    _say([*sweep.remarks, *sweep.notices], console)
+    plan_sweep(sweep.experiments, console)
     return OK
 
 
@@ -90,6 +92,7 @@ def _execute(sweep: Sweep) -> int:
     from hetsys.runner import run_sweep
 
     console = _console()
+    _say([*sweep.remarks, *sweep.notices], console)
 
     def launch(todo: list[Experiment], function: Callable[[Experiment], str | None]) -> list[str | None]:
         return launch_with_hydra(replace(sweep, experiments=todo), function)
@@ -102,13 +105,19 @@ def _execute(sweep: Sweep) -> int:
     if result.skipped and not result.interrupted:
         console.print(_skipped(result, sweep.experiments[0].resume), soft_wrap=True)
     if done:
-        closing_table(done, sweep.baseline, console)
+        closing_table(done, sweep.baseline, console, sweep.experiments[0].resume == "any")
+        _say(sweep.notices, console)
         console.print(f"results: {_shown(results / sweep.name)}", soft_wrap=True)
     if done and not result.interrupted:
         _draw(sweep.name, results, console)
     if result.interrupted:
         raise KeyboardInterrupt
     return FAILED if result.failed else OK
+
+
+def _say(notices: Sequence[str], console: Console) -> None:
+    for notice in notices:
+        console.print(notice, soft_wrap=True, markup=False, highlight=False)
 
 
 def _failures(failed: Sequence[tuple[Path, str]]) -> list[str]:
@@ -190,7 +199,8 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _figures(arguments: argparse.Namespace) -> int:
     from hetsys.report.figures import main as figures
 
-    return figures(arguments.names, arguments.list, arguments.results, arguments.out or arguments.results / "figures")
+    out = arguments.out or arguments.results / "figures"
+    return figures(arguments.names, arguments.list, arguments.results, out, arguments.frame)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -253,14 +263,17 @@ def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     compare.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="experiments or runs (default: every result)")
     compare.add_argument("--baseline", metavar="SYSTEM", help="the system that the others are compared with")
     compare.add_argument("--metric", action="append", metavar="NAME", help="a name of summary.json; may be repeated")
+    compare.add_argument("--any-commit", action="store_true", help="let runs of several commits share the table, which then says so")
     compare.add_argument("--format", choices=("table", "csv", "json", "markdown"), default="table")
-    compare.add_argument("--aa", action="store_true", help="compare each system with itself: the noise floor")
+    compare.add_argument("--aa", action="store_true", help="run the baseline again and compare it with itself: the noise floor")
     figures = parsers["figures"]
     figures.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: those whose results are here)")
     figures.add_argument("--list", action="store_true", help="claim, command, minutes and direction of each figure; draw none")
     figures.add_argument("--out", type=Path, metavar="PATH", help="where pictures go (default: figures/ in the results folder)")
     parsers["fetch"].add_argument("names", nargs="*", metavar="NAME", help="data sets to download (default: all)")
     parsers["fetch"].add_argument("--list", action="store_true", help="address, licence, size, SHA-256 of each; download none")
+    for name in ("compare", "figures"):
+        parsers[name].add_argument("--frame", metavar="HASH", help="only runs of this frame (the first digits do); `hetsys ls` lists them")
     for name in ("ls", "show", "replay", "compare", "figures"):
         parsers[name].add_argument(
             "--results", type=Path, default=results_dir(), metavar="PATH", help="default: HETSYS_RESULTS or ./results"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hetsys.metrics.scheduling import JOBS_FOR_P95
 from hetsys.metrics.statistics import mean_interval
 from hetsys.report.compare import Comparison, compare, default_baseline
 from hetsys.report.drawing import COLOURS, GREY, MARKERS, canvas, caption_of, label_points, save, style
@@ -73,11 +74,14 @@ def _points(runs: list[StoredRun], comparison: Comparison) -> list[Point]:
 
 def _panel(axes: Any, points: list[Point], comparison: Comparison, name: str, label: str, title: str) -> None:
     lower_is_fair = name.startswith("finish")
+    if all(p.y[name] is None for p in points):
+        _say_empty(axes, name, title)
+        return
     axes.grid(True)
     axes.set_axisbelow(True)
     if lower_is_fair:
         values = [y for p in points if (y := p.y[name]) is not None]
-        if values and max(values) > 5 * min(values):
+        if max(values) > 5 * min(values):
             axes.set_yscale("log")
         axes.invert_yaxis()
     for at in (axes.axhline, axes.axvline) if comparison.baseline else (axes.axhline,):
@@ -128,7 +132,16 @@ def _finish(axes: Any, comparison: Comparison, label: str, title: str, lower_is_
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
     elif not lower_is_fair:
-        axes.set_ylim(bottom=min(-0.04, axes.get_ylim()[0]))
+        low, high = axes.get_ylim()
+        bottom, highest = min(-0.04, low), axes.dataLim.y1
+        axes.set_ylim(bottom, max(high, highest + 0.06 * (highest - bottom)))
+
+
+def _say_empty(axes: Any, name: str, title: str) -> None:
+    why = f": fewer than {JOBS_FOR_P95} jobs a run" if name.endswith("_p95") else ""
+    axes.set_title(title, pad=8)
+    axes.set(xticks=[], yticks=[])
+    axes.text(0.5, 0.5, f"no data{why}", transform=axes.transAxes, ha="center", va="center", color=GREY)
 
 
 def _short(label: str) -> str:

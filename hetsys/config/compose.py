@@ -39,10 +39,13 @@ _SYSTEM = re.compile(r"system=([A-Za-z_]\w*)")
 class Sweep:
     """The experiments of one command, in sweep order, and what the command says about all of them.
 
-    `launcher`: the option of `hydra/launcher`; "basic" means that hetsys itself runs the sweep. `argv`: the command's words.
+    `remarks`: sentences about the sweep itself; `notices`: those that belong beside its numbers. `launcher`: the option of
+    `hydra/launcher`; "basic" means that hetsys itself runs the sweep. `argv`: the command's words.
     """
 
     experiments: list[Experiment]
+    remarks: tuple[str, ...]
+    notices: tuple[str, ...]
     name: str
     plan_only: bool
     baseline: str | None
@@ -64,16 +67,36 @@ def compose_experiments(argv: Sequence[str]) -> Sweep:
         describe(PresetAbout, "about", _resolve(first.about, arguments.overrides))
         jobs = _jobs(loader, first, arguments)
         builder = Builder(results, arguments.overrides, arguments.extra)
-        experiments = _build_all(loader, builder, jobs, arguments)
+        built = _build_all(loader, builder, jobs, arguments)
+    experiments, repeated = _without_repeats(built)
     check_writable(results, first.name)
     return Sweep(
-        experiments=list({experiment.folder: experiment for experiment in experiments}.values()),
+        experiments=experiments,
+        remarks=tuple(dict.fromkeys(repeated)),
+        notices=tuple(dict.fromkeys(filter(None, map(_notice, experiments)))),
         name=first.name,
         plan_only=first.plan_only,
         baseline=first.baseline,
         launcher=str(first.hydra.runtime.choices["hydra/launcher"]),
         argv=tuple(argv),
     )
+
+
+def _without_repeats(built: Sequence[Experiment]) -> tuple[list[Experiment], list[str]]:
+    """Each run once, and where the workload is the same for every seed only the first seed; a sentence for each such workload."""
+    kept: dict[object, Experiment] = {}
+    said: list[str] = []
+    for experiment in built:
+        seeded = getattr(experiment.workload, "seeded", True)
+        facts = experiment.config_yaml.partition("\n")[2]  # all but the first line, the seed
+        first = kept.setdefault(experiment.folder if seeded else (experiment.system, facts), experiment)
+        if first.seed != experiment.seed:
+            said.append(f"workload {experiment.options['workload']} is the same for every seed: one run a system")
+    return list(kept.values()), said
+
+
+def _notice(experiment: Experiment) -> str:
+    return str(getattr(experiment.workload, "notice", ""))
 
 
 def check_composes(argv: Sequence[str]) -> None:
@@ -125,7 +148,7 @@ def _compose(loader: ConfigLoader, arguments: Arguments, overrides: Iterable[str
             arguments.config_name, [*arguments.implied, *words], run_mode=mode, validate_sweep_overrides=mode is RunMode.RUN
         )
     except COMPOSITION_ERRORS as error:
-        raise as_config_error(error, words) from error
+        raise as_config_error(error, words, arguments.extra) from error
 
 
 def _compose_first(loader: ConfigLoader, arguments: Arguments) -> DictConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
@@ -18,6 +19,7 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError, YAMLError
 
+from hetsys.config.options import read_options
 from hetsys.core.errors import ConfigError, did_you_mean
 
 COMPOSITION_ERRORS = (HydraException, OmegaConfBaseException, YAMLError, ValueError)
@@ -29,8 +31,11 @@ _NOUNS = {
 }
 
 
-def as_config_error(error: Exception, overrides: Sequence[str]) -> ConfigError:
-    """What the user did wrong, from an error raised while composing, resolving or instantiating with `overrides`."""
+def as_config_error(error: Exception, overrides: Sequence[str], extra: Sequence[Path] = ()) -> ConfigError:
+    """What the user did wrong, from an error raised while composing, resolving or instantiating with `overrides`.
+
+    `extra`: folders beside `conf/` in which options were looked for.
+    """
     chain = list(_chain(error))
     for known in chain:
         if isinstance(known, ConfigError):
@@ -41,9 +46,30 @@ def as_config_error(error: Exception, overrides: Sequence[str]) -> ConfigError:
     for cause in chain:
         found = _translate(cause, line, overrides)
         if found is not None:
-            return found
+            return found if line else _placed(found, str(error), extra)
     key, value = _split(line) if line else ("configuration", "")
     return ConfigError(key, value, _one_line(error))
+
+
+def _placed(mistake: ConfigError, text: str, extra: Sequence[Path]) -> ConfigError:
+    """`mistake` with the full key where OmegaConf knows an entry of a list only: looked up in the file that `text` names."""
+    file = re.match(r"In '(.+)/([^/']+)'", text)
+    if file is None or "." in mistake.key:
+        return mistake
+    content = read_options(file[1], extra).get(file[2])
+    for key, value in _entries(content, file[1].partition("/")[0]):
+        if re.fullmatch(rf".+\[\d+\]\.{re.escape(mistake.key)}", key):
+            return ConfigError(key, value, mistake.remedy)
+    return mistake
+
+
+def _entries(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+    """(full key, value) of everything below `node`."""
+    below = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for name, value in below:
+        full_key = f"{key}[{name}]" if isinstance(node, list) else f"{key}.{name}"
+        yield full_key, value
+        yield from _entries(value, full_key)
 
 
 def from_instantiate(error: InstantiationException, config: Any) -> ConfigError | None:
@@ -52,12 +78,20 @@ def from_instantiate(error: InstantiationException, config: Any) -> ConfigError 
     full_key = where[1] if where else ""
     for cause in _chain(error):
         if isinstance(cause, ConfigError):
-            return ConfigError(_full_key(cause.key, full_key, config), cause.value, cause.remedy)
+            key = _full_key(cause.key, full_key, config)
+            return _without_sheet(key, cause.value) or ConfigError(key, cause.value, cause.remedy)
         if isinstance(cause, TypeError) and (name := re.search(r"unexpected keyword argument '(\w+)'", str(cause))):
             node = OmegaConf.select(config, full_key)
             known = [key for key in node if key not in ("_target_", name[1])]
             return ConfigError(f"{full_key}.{name[1]}", node[name[1]], f"no such key; {did_you_mean(name[1], known)}")
     return None
+
+
+def _without_sheet(key: str, value: object) -> ConfigError | None:
+    if not re.fullmatch(r"cluster\.nodes\[\d+\]\.kind", key) or value not in read_options("cluster/device"):
+        return None
+    remedy = f"has no sheet in this cluster; add `- device@sheets.{value}: {value}` to the defaults of its file, or on the command "
+    return ConfigError(key, value, f"{remedy}line +cluster/device@cluster.sheets.{value}={value}")
 
 
 def _full_key(key: str, full_key: str, config: Any) -> str:
@@ -106,7 +140,7 @@ def _translate(error: BaseException, line: str | None, overrides: Sequence[str])
         case InterpolationResolutionError():
             return _broken_interpolation(error)
         case ValidationError():
-            return _wrong_type(error, line)
+            return _list_of_options(str(error), overrides) or _wrong_type(error, line)
         case MarkedYAMLError():
             mark = error.problem_mark
             place = f"{mark.name}:{mark.line + 1}" if mark else "configuration"
@@ -160,8 +194,8 @@ def _broken_interpolation(error: OmegaConfBaseException) -> ConfigError:
 
 def _wrong_type(error: OmegaConfBaseException, line: str | None) -> ConfigError:
     text, full_key = str(error.msg or error), str(error.full_key or "")
-    if kind := re.search(r"could not be converted to (\w+)|incompatible with type hint '(\w+)'", text):
-        name = kind[1] or kind[2].capitalize().replace("Int", "Integer").replace("Bool", "Boolean").replace("Str", "String")
+    if kind := re.search(r"could not be converted to (\w+)|incompatible with type hint '(\w+)'|is not a valid (bool)", text):
+        name = kind[1] or (kind[2] or kind[3]).capitalize().replace("Int", "Integer").replace("Bool", "Boolean").replace("Str", "String")
         remedy = f"must be {_NOUNS.get(name, name)}"
     elif "not Optional" in text:
         remedy = "must not be null"
@@ -175,6 +209,14 @@ def _wrong_type(error: OmegaConfBaseException, line: str | None) -> ConfigError:
         return ConfigError(full_key, error.value, remedy)
     key, value = _split(line)
     return ConfigError(key, value, remedy if key == full_key else f"{full_key}={_shown(error.value)} {remedy}")
+
+
+def _list_of_options(text: str, overrides: Sequence[str]) -> ConfigError | None:
+    line = next((line for line in overrides if re.fullmatch(r"\w+=\[.*\]", line)), None)
+    if "is not a subclass of" not in text or line is None:
+        return None
+    key, value = _split(line)
+    return ConfigError(key, value, f"a run takes one option; for a run of each write -m {key}={value[1:-1].replace(' ', '')}")
 
 
 def _sweep_without_multirun(text: str, line: str | None) -> ConfigError | None:

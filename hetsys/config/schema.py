@@ -30,10 +30,12 @@ def register_folder(conf: Path) -> None:
     for path in sorted(conf.glob("*/**/*.yaml")):
         text = path.read_text(encoding="utf-8")
         found = _TARGET.search(text)
-        if found is None:
-            continue
         group = path.parent.relative_to(conf).as_posix()
         line = f"/schema/{group}/{path.stem}@_here_"
+        if found is None and line in text:
+            raise ConfigError("_target_", "", f"is missing in {path}; add `_target_: MODULE.CLASS`, the class that the file configures")
+        if found is None:
+            continue
         if line not in text:
             raise ConfigError("defaults", str(path), f"begin the file with `defaults: [{line}, _self_]`: it is what refuses typos")
         if beyond := re.search(r"@package .*|override /\S*", text):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,14 @@ from hetsys.core.errors import ConfigError, EngineError, check_choice, did_you_m
 from hetsys.metrics.catalog import HEADLINE, Metric, metric
 from hetsys.metrics.statistics import MARGIN, MIN_SEEDS, Effect, choose_scale, holm, paired_effect, verdict
 from hetsys.report.caveats import caveats, why_invalid
-from hetsys.tracking.folder import StoredRun, find_runs
+from hetsys.tracking.stored import StoredRun, find_runs, of_frame
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 AGAIN = " (again)"
 _FRAME_PARTS = ("cluster", "model", "workload", "backend")
+_FRAME_DIGITS = 6
 _WORST_LAST = ("measured", "published", "derived")
 
 
@@ -49,7 +51,8 @@ class Cell:
 @dataclass(frozen=True)
 class Frame:
     """What all runs of a comparison have in common, what was left out of it (`why_invalid`: which runs made seeds invalid, and why)
-    and what the reader must know beside the figures (`caveats`, one line each)."""
+    and what the reader must know beside the figures (`caveats`, one line each). `commits` counts the runs of each commit where there
+    are several, which was asked for; `commit` is "several" then."""
 
     experiment: str
     source: str
@@ -60,6 +63,7 @@ class Frame:
     why_invalid: str = ""
     unfinished: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    commits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,16 +78,20 @@ class Comparison:
     cells: Mapping[str, Mapping[str, Cell]]
 
 
-def compare(runs: Sequence[StoredRun], baseline: str | None = None, metrics: Sequence[str] | None = None) -> Comparison:
+def compare(
+    runs: Sequence[StoredRun], baseline: str | None = None, metrics: Sequence[str] | None = None, *, any_commit: bool = False
+) -> Comparison:
     """Compare the finished ones of `runs` by `metrics` (default: the headline ones).
 
     A seed with an invalid run counts for no system. Without `baseline` there are means and no effects. Raises ConfigError where
-    there is nothing to compare, for an unknown system or metric, and for runs of several frames, sources or commits.
+    there is nothing to compare, for an unknown system or metric, and for runs of several frames, sources or (unless `any_commit`)
+    commits.
     """
     finished = [run for run in runs if run.status == "finished"]
     if not finished:
         raise ConfigError("path", _places(runs), "holds no finished run; `hetsys run` makes some, `hetsys ls` shows what there is")
-    _refuse_mixtures(finished)
+    _refuse_mixtures(finished, any_commit)
+    commits = Counter(run.code_id or run.commit for run in finished)
     rows = [_row(run) for run in finished]
     _refuse_duplicates(finished)
     invalid = sorted({row.seed for row in rows if row.summary.get("valid") is False})
@@ -96,12 +104,13 @@ def compare(runs: Sequence[StoredRun], baseline: str | None = None, metrics: Seq
         experiment=finished[0].experiment,
         source=finished[0].source,
         frame_hash=finished[0].frame_hash,
-        commit=finished[0].code_id or finished[0].commit,
+        commit=next(iter(commits)) if len(commits) == 1 else "several",
         provenance=_worst([str(row.summary.get("provenance", "")) for row in rows]),
         invalid_seeds=tuple(invalid),
         why_invalid=why_invalid(finished),
         unfinished=tuple(f"{run.system} seed {run.seed}: {run.status}" for run in missing),
         caveats=tuple(caveats([run for run in finished if run.summary["seed"] not in invalid])),
+        commits=dict(sorted(commits.items())) if len(commits) > 1 else {},
     )
     return compare_rows([row for row in rows if row.seed not in invalid], frame, baseline, metrics)
 
@@ -120,10 +129,10 @@ def compare_rows(rows: Sequence[Row], frame: Frame, baseline: str | None, metric
     )
 
 
-def closing_table(paths: Sequence[Path], baseline: str | None, console: Console) -> None:
+def closing_table(paths: Sequence[Path], baseline: str | None, console: Console, any_commit: bool = False) -> None:
     """The table that ends `hetsys run`: one row a system with its means and, below them, the change against `baseline` with its
-    interval; then where the numbers come from. Runs that must not share a table (taken over from another commit) get a line that
-    says so."""
+    interval; then where the numbers come from. Runs that must not share a table get a line that says so; those of several commits may
+    with `any_commit`."""
     from hetsys.report.tables import show_table
 
     runs = [StoredRun(path) for path in paths]
@@ -131,7 +140,7 @@ def closing_table(paths: Sequence[Path], baseline: str | None, console: Console)
     if not finished:
         return
     try:
-        comparison = compare(runs, baseline if baseline in finished else None)
+        comparison = compare(runs, baseline if baseline in finished else None, any_commit=any_commit)
     except ConfigError as error:
         console.print(f"No table: {error}", soft_wrap=True, markup=False, highlight=False)
         return
@@ -139,7 +148,7 @@ def closing_table(paths: Sequence[Path], baseline: str | None, console: Console)
 
 
 def main(args: argparse.Namespace, rerun: Callable[[Path], Mapping[str, Any]] | None = None) -> int:
-    """`hetsys compare`: `args` has paths, results, baseline, metric (a list), format and aa.
+    """`hetsys compare`: `args` has paths, results, baseline, metric (a list), frame, any_commit, format and aa.
 
     `rerun` runs a stored run again, from its own configuration, and returns the new summary: `--aa` needs it.
     """
@@ -148,18 +157,25 @@ def main(args: argparse.Namespace, rerun: Callable[[Path], Mapping[str, Any]] | 
     from hetsys.report import tables
 
     runs = [run for path in args.paths or [args.results] for run in find_runs(path)]
+    if args.frame is not None:
+        runs = of_frame(runs, args.frame)
     if args.aa:
         if rerun is None:
             raise ConfigError("--aa", True, "is only there where a runner is given")
-        comparison = against_itself(runs, args.baseline, args.metric, rerun)
+        comparison = against_itself(runs, args.baseline, args.metric, rerun, any_commit=args.any_commit)
     else:
-        comparison = compare(runs, args.baseline or default_baseline(runs), args.metric)
+        comparison = compare(runs, args.baseline or default_baseline(runs), args.metric, any_commit=args.any_commit)
     tables.show(comparison, args.format, Console())
     return 0
 
 
 def against_itself(
-    runs: Sequence[StoredRun], system: str | None, metrics: Sequence[str] | None, rerun: Callable[[Path], Mapping[str, Any]]
+    runs: Sequence[StoredRun],
+    system: str | None,
+    metrics: Sequence[str] | None,
+    rerun: Callable[[Path], Mapping[str, Any]],
+    *,
+    any_commit: bool = False,
 ) -> Comparison:
     """One system under two labels: its stored runs and the same runs once more. The interval is the noise floor; on device time
     it is 0."""
@@ -169,7 +185,7 @@ def against_itself(
         raise ConfigError("baseline", None, f"which system shall run against itself? choices: {', '.join(names)}")
     chosen = chosen or names[0]
     mine = [run for run in runs if run.system == chosen]
-    once = compare(mine, chosen, metrics)
+    once = compare(mine, chosen, metrics, any_commit=any_commit)
     kept = [run for run in mine if run.status == "finished" and _row(run).seed not in once.frame.invalid_seeds]
     rows = [_row(run) for run in kept]
     again = [Row(chosen + AGAIN, row.label + AGAIN, row.seed, rerun(run.path)) for row, run in zip(rows, kept, strict=True)]
@@ -203,22 +219,31 @@ def _is_of_frame(run: StoredRun, finished: StoredRun) -> bool:
         return True
 
 
-def _refuse_mixtures(runs: Sequence[StoredRun]) -> None:
-    """Raise ConfigError, listing what was found, unless all runs have one source, one frame and one commit."""
+def _refuse_mixtures(runs: Sequence[StoredRun], any_commit: bool) -> None:
+    """Raise ConfigError, listing what was found, unless all runs have one source, one frame and (or `any_commit`) one commit."""
     frames = [f"{run.experiment}@{run.frame_hash}" for run in runs]
-    for key, said, remedy in (
-        ("source", [run.source for run in runs], "numbers of several sources never share a table; give the PATH of one of them"),
-        ("frame", frames, "runs of several frames are no comparison; give the PATH of one of them"),
-        (
-            "commit",
-            [run.code_id or run.commit for run in runs],
-            "runs of several versions of hetsys; run all of them at one commit",
-        ),
+    commits = [run.code_id or run.commit for run in runs]
+    for key, said, why, otherwise in (
+        ("source", [run.source for run in runs], "numbers of several sources never share a table", "give the PATH of one of them"),
+        ("frame", frames, "runs of several frames are no comparison", "give the PATH of one of them"),
+        ("commit", commits, "runs of several versions of hetsys", "run all of them at one commit, or compare with --any-commit"),
     ):
         found = sorted(set(said))
-        if len(found) > 1:
+        if len(found) > 1 and not (any_commit and key == "commit"):
             counted = ", ".join(f"{value or 'unknown'} ({said.count(value)} runs)" for value in found)
-            raise ConfigError(key, counted, remedy)
+            chosen = "" if key == "commit" else _parting_frame(runs, said)
+            raise ConfigError(key, counted, f"{why}; {f'choose one with --frame {chosen}' if chosen else otherwise}")
+
+
+def _parting_frame(runs: Sequence[StoredRun], said: Sequence[str]) -> str:
+    """The first six digits of the frame with the most runs, of those in which `said` (one value a run) is the same; "" for none."""
+    values: dict[str, list[str]] = {}
+    for run, value in zip(runs, said, strict=True):
+        values.setdefault(run.frame_hash, []).append(value)
+    if len(values) == 1:
+        return ""
+    whole = [(len(found), frame) for frame, found in values.items() if frame and len(set(found)) == 1]
+    return max(whole)[1][:_FRAME_DIGITS] if whole else ""
 
 
 def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:

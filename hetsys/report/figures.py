@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -12,7 +13,8 @@ from types import ModuleType
 
 from hetsys.core.errors import ConfigError, EngineError, check_choice
 from hetsys.core.paths import shipped
-from hetsys.tracking.folder import StoredRun, find_runs
+from hetsys.report.compare import short_commit
+from hetsys.tracking.stored import StoredRun, find_runs, of_frame
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +52,12 @@ def scripts() -> dict[str, Script]:
     return {script.figure.name: script for script in found}
 
 
-def main(names: Sequence[str], list_only: bool, results: Path, out: Path) -> int:
-    """Draw `names` (default: all whose results are here) from the runs under `results` into `out`; or list what there is."""
+def main(names: Sequence[str], list_only: bool, results: Path, out: Path, frame: str | None = None) -> int:
+    """Draw `names` (default: all whose results are here) from the runs under `results` into `out`; or list what there is.
+
+    Each is drawn from the largest set of runs that may share a picture, of `frame` where it is given; a line says which, and how
+    many runs were left out of it. Raises ConfigError for an unknown figure or frame, and where results are missing.
+    """
     from rich.console import Console
 
     console = Console()
@@ -59,20 +65,23 @@ def main(names: Sequence[str], list_only: bool, results: Path, out: Path) -> int
     for name in names:
         check_choice("figure", name, known)
     chosen = [known[name] for name in names] if names else list(known.values())
+    sets = {name: largest_set(results / name, frame) for name in dict.fromkeys(script.figure.experiment for script in chosen)}
     if list_only:
         for script in chosen:
-            _describe(script.figure, newest_runs(results / script.figure.experiment), console.print)
+            _describe(script.figure, sets[script.figure.experiment][0], console.print)
         return 0
     require_matplotlib()
-    ready = [script for script in chosen if drawable(script.figure, newest_runs(results / script.figure.experiment))]
+    ready = [script for script in chosen if drawable(script.figure, sets[script.figure.experiment][0])]
     missing = [script.figure for script in chosen if script not in ready]
     if missing and (names or not ready):
         needs = "; ".join(f"{figure.name}: {figure.command}" for figure in missing)
         raise ConfigError(
             "results", str(results), f"has no results for {', '.join(f.name for f in missing)}; make them first ({needs})"
         )
+    for experiment in dict.fromkeys(script.figure.experiment for script in ready):
+        console.print(_taken(*sets[experiment]), soft_wrap=True, highlight=False, markup=False)
     for script in ready:
-        paths = script.draw(newest_runs(results / script.figure.experiment), out)
+        paths = script.draw(sets[script.figure.experiment][0], out)
         for line in [f"figure: {path}" for path in paths] or [f"{script.figure.name}: these results hold nothing to draw"]:
             console.print(line, soft_wrap=True, highlight=False)
     return 0
@@ -110,13 +119,41 @@ def drawable(figure: Figure, runs: Sequence[StoredRun]) -> bool:
 
 def newest_runs(folder: Path) -> list[StoredRun]:
     """The finished runs of the newest frame, source and commit in `folder`: what may share a picture."""
-    if not folder.is_dir():
-        return []
-    finished = [run for run in find_runs(folder) if run.status == "finished"]
+    finished = _finished(folder)
     if not finished:
         return []
-    newest = max(finished, key=lambda run: (run.path / "summary.json").stat().st_mtime_ns)
+    newest = max(finished, key=_written_ns)
     return [run for run in finished if _group(run) == _group(newest)]
+
+
+def largest_set(folder: Path, frame: str | None = None) -> tuple[list[StoredRun], int]:
+    """The finished runs in `folder` of the frame, source and commit with the most of them (the newest of equals), and the number of
+    the others. Only of `frame`, the first digits of a hash, where it is given; raises ConfigError where no run is of it."""
+    finished = _finished(folder)
+    chosen = of_frame(finished, frame) if frame is not None and finished else finished
+    if not chosen:
+        return [], 0
+    counts = Counter(map(_group, chosen))
+    largest = _group(max(chosen, key=lambda run: (counts[_group(run)], _written_ns(run))))
+    runs = [run for run in chosen if _group(run) == largest]
+    return runs, len(finished) - len(runs)
+
+
+def _finished(folder: Path) -> list[StoredRun]:
+    return [run for run in find_runs(folder) if run.status == "finished"] if folder.is_dir() else []
+
+
+def _written_ns(run: StoredRun) -> int:
+    return (run.path / "summary.json").stat().st_mtime_ns
+
+
+def _taken(runs: Sequence[StoredRun], left_out: int) -> str:
+    """`drawn from oef_mix, frame 71c1d3 (simulated, commit c0ffee): 200 runs; 2 runs of other frames, sources or commits left out`."""
+    first = runs[0]
+    commit = short_commit(first.code_id or first.commit) or "unknown"
+    said = f"drawn from {first.experiment}, frame {first.frame_hash[:6]} ({first.source}, commit {commit}): {len(runs)} runs"
+    others = f"{left_out} runs" if left_out != 1 else "1 run"
+    return said + (f"; {others} of other frames, sources or commits left out (--frame HASH chooses)" if left_out else "")
 
 
 def _group(run: StoredRun) -> tuple[str, str, str]:

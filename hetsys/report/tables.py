@@ -58,17 +58,22 @@ def show_table(comparison: Comparison, console: Console) -> None:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
-def notes(comparison: Comparison) -> list[str]:
-    """Legend, source, and everything that was left out."""
+def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
+    """Legend (`where` the changes stand), source, and everything that was left out."""
     frame = comparison.frame
     parts = [f"source: {frame.source or 'unknown'}", f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)}"]
     parts += [f"provenance {frame.provenance}"] if frame.provenance else []
-    lines = [", ".join([*parts, f"experiment {frame.experiment}", f"commit {short_commit(frame.commit) or 'unknown'}"])]
+    parts += [f"experiment {frame.experiment}"]
+    parts += [] if frame.commits else [f"commit {short_commit(frame.commit) or 'unknown'}"]
+    lines = [", ".join(parts)]
+    if frame.commits:
+        counted = ", ".join(f"{short_commit(commit) or 'unknown'} ({count} runs)" for commit, count in frame.commits.items())
+        lines.append(f"commits differ: {counted}; a difference may be the code's")
     cells = [cell for row in comparison.cells.values() for cell in row.values() if cell.effect]
     if comparison.baseline is None:
         lines.append("No baseline, so means only; name one with --baseline SYSTEM.")
     elif cells:
-        lines.insert(0, _legend(comparison, cells))
+        lines.insert(0, _legend(comparison, cells, where))
     if frame.invalid_seeds:
         of_all = len(frame.invalid_seeds) + len(comparison.seeds)
         seeds = ", ".join(map(str, frame.invalid_seeds))
@@ -83,9 +88,9 @@ def notes(comparison: Comparison) -> list[str]:
     return lines + list(frame.caveats)
 
 
-def _legend(comparison: Comparison, cells: Sequence[Cell]) -> str:
+def _legend(comparison: Comparison, cells: Sequence[Cell], where: str) -> str:
     assert comparison.baseline is not None
-    text = f"Second line: change against {comparison.labels[comparison.baseline]}, paired by seed, ± half of the 95 % interval: "
+    text = f"{where}: change against {comparison.labels[comparison.baseline]}, paired by seed, ± half of the 95 % interval: "
     kinds = {cell.effect.scale for cell in cells if cell.effect}
     text += {"ratio": "%", "difference": "difference"}[next(iter(kinds))] if len(kinds) == 1 else "% or, without %, difference"
     words = {cell.verdict for cell in cells}
@@ -116,7 +121,7 @@ def _part(comparison: Comparison, systems: Sequence[str], names: Sequence[str]) 
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column(f"{comparison.frame.experiment}", width=_FIRST_WIDTH, vertical="bottom", overflow="fold")
+    table.add_column(f"{comparison.frame.experiment}", width=_FIRST_WIDTH, overflow="fold")
     for name in names:
         table.add_column(_head(metric(name)), width=_COLUMN_WIDTH, justify="right", overflow="fold")
     for system in systems:
@@ -135,16 +140,18 @@ def _label(comparison: Comparison, system: str) -> Any:
 
     name, _, rest = comparison.labels[system].partition(" (")
     second = "baseline" if system == comparison.baseline else f"({rest}" if rest else ""
-    return Text(name, style="bold" if system == comparison.baseline else "") + Text(f"\n{second}", style="dim")
+    first = Text(name, style="bold" if system == comparison.baseline else "")
+    return first + Text(f"\n{second}", style="dim") if second else first
 
 
 def _cell_text(cell: Cell, is_baseline: bool) -> Any:
     from rich.text import Text
 
-    below = "" if is_baseline or cell.effect is None else effect_text(cell.effect, metric(cell.metric))
-    mark = MARKS.get(cell.verdict, " ")
     text = Text(metric(cell.metric).text(cell.mean) + " ")
-    return text + Text(f"\n{below}{mark}", style=_STYLES.get(cell.verdict, "dim"))
+    if is_baseline or cell.effect is None:
+        return text
+    below = effect_text(cell.effect, metric(cell.metric)) + MARKS.get(cell.verdict, " ")
+    return text + Text(f"\n{below}", style=_STYLES.get(cell.verdict, "dim"))
 
 
 def effect_text(effect: Effect, what: Metric) -> str:
@@ -203,7 +210,7 @@ def as_markdown(comparison: Comparison) -> str:
             cells.append(metric(name).text(cell.mean) + (f" ({' '.join(filter(None, words))})" if words else ""))
         mark = " (baseline)" if system == comparison.baseline else ""
         lines.append(f"| {comparison.labels[system]}{mark} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *(f"{line}  " for line in notes(comparison))]) + "\n"
+    return "\n".join([*lines, "", *(f"{line}  " for line in notes(comparison, "In brackets"))]) + "\n"
 
 
 def _flat(comparison: Comparison) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -154,6 +154,20 @@ def find_runs(root: Path, pattern: str | None = None) -> list[StoredRun]:
         raise ConfigError("path", str(root), "is not a folder; give a results folder, or a run, experiment or system in it")
     runs = [StoredRun(path) for path in _walk(root, _LEVELS)]
     return [run for run in runs if pattern is None or _matches(_below(root, run.path), pattern)]
+
+
+def of_frame(runs: Sequence[StoredRun], frame: str) -> list[StoredRun]:
+    """Those of `runs` whose frame hash begins with `frame`, and those that failed before they had one.
+
+    Raises ConfigError, listing the frames that are there, where no finished run's hash does, or hashes of several frames do.
+    """
+    finished = [run.frame_hash for run in runs if run.status == "finished"]
+    matching = {name for name in finished if name.startswith(frame)}
+    if len(matching) != 1:
+        there = ", ".join(f"{name or 'unknown'} ({finished.count(name)} runs)" for name in sorted(matching or set(finished)))
+        means = "means several frames, give more digits" if matching else "is the frame of no finished run here"
+        raise ConfigError("--frame", frame, f"{means}; there is {there or 'none'}")
+    return [run for run in runs if run.frame_hash in matching or (not run.frame_hash and run.status != "finished")]
 
 
 def _below(root: Path, path: Path) -> str:

@@ -20,12 +20,14 @@ _ROWS_IN_FULL = 40
 _PLAN_LINES = 40
 _PARKED_LINES = 10
 _PIPE_WIDTH = 160
+_FRAME_DIGITS = 6
 _KEY_FIGURES = {"scheduling": ("throughput_normalized", "jct_mean_s", "jain_index")}
 _STYLES = {"finished": "green", "failed": "red", "unreadable": "red", "unfinished": "yellow", "planned": "cyan"}
 
 
 def ls_main(pattern: str | None, results: Path) -> int:
-    """Print the stored runs, newest last; one line a system where there are many. Returns the exit code (2: nothing matches)."""
+    """Print the stored runs by experiment, frame and system, newest last in each; where there are many, a line for each of those
+    (and each source). Returns the exit code (2: nothing matches)."""
     console = _console()
     runs = find_runs(results, pattern) if results.is_dir() else []
     if not runs:
@@ -34,7 +36,7 @@ def ls_main(pattern: str | None, results: Path) -> int:
             return 2
         console.print(f"no runs in {results} yet; `hetsys run` makes some", markup=False)
         return 0
-    runs = sorted(runs, key=_when)
+    runs = sorted(runs, key=lambda run: (_place(run), _when(run)))
     console.print(_groups(runs) if len(runs) > _ROWS_IN_FULL else _singles(runs))
     if len(runs) > _ROWS_IN_FULL:
         console.print(f"{len(runs)} runs, means of the finished ones; `hetsys ls FILTER` lists them singly", markup=False)
@@ -118,29 +120,39 @@ def _print_plan(title: str, plan: Mapping[str, Any], console: Console) -> None:
 
 def _singles(runs: Sequence[StoredRun]) -> Table:
     names = _figure_names(runs)
-    table = _table("experiment", "system", ">seed", "status", "source", *(f">{name}" for name in names), "commit", ">age")
+    table = _table("experiment", "frame", "system", ">seed", "status", "source", *(f">{name}" for name in names), "commit", ">age")
     for run in runs:
         figures = (_number(_figure(run, name)) for name in names)
         seed = run.path.name if run.seed is None else str(run.seed)
         table.add_row(
-            run.experiment, run.system, seed, _status(run.status), run.source, *figures, _commit([run]), _age(_when(run))
+            run.experiment, _frame(run), run.system, seed, _status(run.status), run.source, *figures, _commit([run]),
+            _age(_when(run)),
         )
     return table
 
 
 def _groups(runs: Sequence[StoredRun]) -> Table:
     names = _figure_names(runs)
-    table = _table("experiment", "system", ">runs", "status", "source", *(f">{name}" for name in names), "commit", ">age")
-    groups: dict[tuple[str, str], list[StoredRun]] = {}
+    table = _table("experiment", "frame", "system", ">runs", "status", "source", *(f">{name}" for name in names), "commit", ">age")
+    groups: dict[tuple[str, str, str, str], list[StoredRun]] = {}
     for run in runs:
-        groups.setdefault((run.experiment, run.system), []).append(run)
-    for (experiment, system), group in sorted(groups.items(), key=lambda item: _when(item[1][-1])):
+        groups.setdefault(_place(run), []).append(run)
+    for (experiment, _, system, source), group in groups.items():
         counts = {status: sum(run.status == status for run in group) for status in _STYLES}
         status = ", ".join(f"{count} {_status(name)}" for name, count in counts.items() if count)
-        sources = ", ".join(sorted({run.source for run in group if run.source}))
         figures = (_number(_mean(_figure(run, name) for run in group)) for name in names)
-        table.add_row(experiment, system, str(len(group)), status, sources, *figures, _commit(group), _age(_when(group[-1])))
+        age = _age(_when(group[-1]))
+        table.add_row(experiment, _frame(group[0]), system, str(len(group)), status, source, *figures, _commit(group), age)
     return table
+
+
+def _place(run: StoredRun) -> tuple[str, str, str, str]:
+    """What runs share whose means are one line: experiment, frame, system and source."""
+    return run.experiment, run.frame_hash, run.system, run.source
+
+
+def _frame(run: StoredRun) -> str:
+    return run.frame_hash[:_FRAME_DIGITS]
 
 
 def _print_pairs(title: str, content: Mapping[str, Any], console: Console) -> None:

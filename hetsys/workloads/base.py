@@ -35,6 +35,16 @@ class Rounds:
         as_number("workload.failures_per_device_day", self.failures_per_device_day)
         as_number("workload.repair_s", self.repair_s, at_least=1e-3)
 
+    @property
+    def seeded(self) -> bool:
+        """Whether seeds give different traces; where they do not, a sweep over seeds is one run a system."""
+        return True
+
+    @property
+    def notice(self) -> str:
+        """One sentence that belongs beside every number of this workload, or nothing."""
+        return ""
+
     def _failures(self, seed: int, cluster: Cluster) -> tuple[DeviceFailure, ...]:
         """Failures up to the last round, in order of time. A device's failures do not depend on the other devices."""
         made: list[DeviceFailure] = []

@@ -100,7 +100,8 @@ def _fetch_and_report(file: DataFile, folder: Path) -> bool:
         print(f"{file.name}: already there, SHA-256 as it should be")
         return True
     try:
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(file.name, total=file.size_bytes)
             download(file, path, lambda num_bytes: bar.advance(task, num_bytes))
     except FetchError as error:
@@ -116,8 +117,7 @@ def download(file: DataFile, path: Path, advance: Callable[[int], object] = lamb
     digest = hashlib.sha256()
     received = 0
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path) as part, urlopen(file.address, timeout=TIMEOUT_S) as answer, part.open("wb") as out:
+        with urlopen(file.address, timeout=TIMEOUT_S) as answer, _temporary(path) as part, part.open("wb") as out:
             while received <= file.size_bytes and (chunk := answer.read(CHUNK_BYTES)):
                 out.write(chunk)
                 digest.update(chunk)
@@ -147,6 +147,7 @@ def _check(file: DataFile, received: int, sha256: str) -> None:
 
 @contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield part

@@ -66,8 +66,17 @@ class PhillyTenants(Rounds):
         """The same workload with `auto` replaced by what this machine has, so that a run's hash says which trace it used."""
         if self.trace != "auto":
             return self
-        folder = data_dir()
-        return replace(self, trace="file" if folder and (folder / TRACE_FILE).is_file() else "generated")
+        return replace(self, trace="file" if _trace_is_here() else "generated")
+
+    @property
+    def notice(self) -> str:
+        """Says that a generator stands in for the trace."""
+        if self.resolve().trace == "file":
+            return ""
+        statistics = "tenants are generated from its published statistics"
+        if _trace_is_here():
+            return f"the Philly trace is not read (workload.trace=generated): {statistics}"
+        return f"the Philly trace is not here (HETSYS_DATA): {statistics}"
 
     def sample(self, seed: int, cluster: Cluster) -> JobTrace:
         """The trace of `seed`. Tenants, windows, the choice of jobs, generated jobs and failures have streams of their own."""
@@ -130,6 +139,11 @@ def _thin(inside: list[tuple[str, int]], max_jobs: int, rng: np.random.Generator
     kept = list(first_of.values())
     others = [i for i in order if i not in set(kept)]
     return [inside[i] for i in sorted(kept + others[: max_jobs - len(kept)])]
+
+
+def _trace_is_here() -> bool:
+    folder = data_dir()
+    return folder is not None and (folder / TRACE_FILE).is_file()
 
 
 def trace_path() -> Path:

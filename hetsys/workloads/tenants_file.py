@@ -10,6 +10,7 @@ from typing import Any
 from hetsys.core.cluster import Cluster
 from hetsys.core.costs import PROVENANCES, worst
 from hetsys.core.errors import ConfigError, check_choice, did_you_mean
+from hetsys.core.paths import shipped
 from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 from hetsys.workloads.base import Rounds
 from hetsys.workloads.tables import as_integer, as_number, check_keys, read_csv, read_file
@@ -49,6 +50,11 @@ class TenantsFile(Rounds):
         if Path(self.path).suffix.lower() not in (".yaml", ".yml", ".csv"):
             raise ConfigError("workload.path", self.path, "must end in .yaml, .yml or .csv")
 
+    @property
+    def seeded(self) -> bool:
+        """Only device failures are drawn."""
+        return self.failures_per_device_day > 0
+
     def resolve(self) -> TenantsFile:
         """The same workload with the hash of the file filled in. Raises ConfigError if the file cannot be read."""
         return self if self.sha256 else replace(self, sha256=read_file(self._file, "workload.path")[1])
@@ -86,6 +92,8 @@ def _yaml_entries(path: Path, text: str) -> list[Entry]:
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "cannot be parsed"
         raise ConfigError("workload.path", f"{path}{line}", f"is not valid YAML: {problem}") from None
+    if content is None:
+        raise ConfigError("workload.path", str(path), "is empty; begin it with `tenants:` (see the README for the format)")
     top = _mapping(str(path), content, ("tenants",))
     return [_yaml_entry(f"{path}: tenants[{i}]", item) for i, item in enumerate(_list(f"{path}: tenants", top.get("tenants")))]
 
@@ -209,15 +217,18 @@ def _job_speeds(
 
 
 def _speeds(where: str, item: object, cluster: Cluster) -> dict[str, float] | None:
-    """Steps/s by kind; None where the key is absent. Raises ConfigError for a kind that the cluster does not have."""
+    """Steps/s by kind of the cluster; None where the key is absent. A file may serve several clusters: speeds of other known kinds
+    are left out. Raises ConfigError for what is no kind at all."""
     if item is None:
         return None
     if not isinstance(item, dict):
         raise ConfigError(where, item, "must map kinds of device to steps per second")
+    known = {*cluster.sheets, *(sheet.stem for sheet in (shipped("conf") / "cluster/device").glob("*.yaml"))}
     for kind in item:
-        if kind not in cluster.kinds:
-            raise ConfigError(where, kind, f"the cluster has no devices of this kind; {did_you_mean(str(kind), cluster.kinds)}")
-    return {str(kind): as_number(f"{where}.{kind}", speed) for kind, speed in item.items()}
+        if kind not in known:
+            raise ConfigError(where, kind, f"is no kind of device; {did_you_mean(str(kind), known)}")
+    speeds = {str(kind): as_number(f"{where}.{kind}", speed) for kind, speed in item.items()}
+    return {kind: speed for kind, speed in speeds.items() if kind in cluster.kinds}
 
 
 def _refuse_repeats(named: list[tuple[str, str]], what: str) -> None:

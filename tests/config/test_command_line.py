@@ -53,7 +53,7 @@ def sweep_with(monkeypatch: pytest.MonkeyPatch, **outcome: object) -> None:
     ended = SimpleNamespace(**{"finished": [], "skipped": [], "failed": [], "interrupted": False, **outcome})
     monkeypatch.setattr(hetsys.runner, "run_sweep", lambda experiments, *, console, launch: ended)
     monkeypatch.setattr(
-        hetsys.report.compare, "closing_table", lambda paths, baseline, console: console.print(f"table of {len(paths)}")
+        hetsys.report.compare, "closing_table", lambda paths, baseline, console, *_: console.print(f"table of {len(paths)}")
     )
     monkeypatch.setattr(hetsys.report.figures, "draw_for", lambda name, results, out: [Path(out) / f"{name}.png"])
 
@@ -67,6 +67,16 @@ def test_a_finished_sweep_shows_table_source_and_figure(
     assert "table of 2" in out
     assert "results: " in out
     assert "oef_mix.png" in out
+
+
+def test_a_notice_stands_before_the_runs_and_under_the_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HETSYS_DATA", raising=False)
+    sweep_with(monkeypatch, finished=[Path("a")])
+    assert main(["run", "experiment=oef_tenants", "system=gavel", "seed=0"]) == 0
+    before, _, after = capsys.readouterr().out.partition("table of 1")
+    assert before.count("the Philly trace is not here") == after.count("the Philly trace is not here") == 1
 
 
 def test_a_failed_run_is_named_and_the_others_are_shown(
@@ -141,7 +151,12 @@ def test_replay_takes_a_part_of_a_path_as_show_does(
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text("seed: 0\n")
     replayed: list[str] = []
-    monkeypatch.setattr("hetsys.runner.replay", lambda path, console: replayed.append(path.name) or path.name == "0-abc")
+
+    def replay(path: Path, console: object) -> bool:
+        replayed.append(path.name)
+        return path.name == "0-abc"
+
+    monkeypatch.setattr("hetsys.runner.replay", replay)
     assert main(["replay", name, "--results", str(results_root)]) == code
     assert replayed == {"gavel/0-": ["0-abc"], "gavel/1-": ["1-abc"]}.get(name, [])
     out = capsys.readouterr().out

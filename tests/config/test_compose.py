@@ -28,6 +28,24 @@ WITHOUT_SPEEDS = ("p100_3090_a100", "rtx_3070_3080_3090", "xeon_a100")
 """Clusters of kinds that no shipped workload has speeds for."""
 
 
+def test_a_workload_without_a_seed_is_one_run_a_system(tmp_path: Path) -> None:
+    (tmp_path / "t.yaml").write_text("tenants: [{name: a, jobs: [{job_type: A3C, num_steps: 10}]}]")
+    words = ["workload=tenants_file", f"workload.path={tmp_path / 't.yaml'}", "system=gavel,oef_coop"]
+    made = sweep(*words, "seed=3,4,5")
+    assert [(run.system, run.seed) for run in made.experiments] == [("gavel", 3), ("oef_coop", 3)]
+    assert made.remarks == ("workload tenants_file is the same for every seed: one run a system",)
+    failing = sweep(*words, "seed=3,4", "workload.failures_per_device_day=0.1")
+    assert (len(failing.experiments), failing.remarks) == (4, ())
+    assert sweep(*words, "seed=3").remarks == ()
+
+
+def test_a_sweep_says_that_a_generator_stands_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HETSYS_DATA", raising=False)
+    (notice,) = sweep("experiment=oef_tenants", "system=gavel,oef_coop", "seed=0").notices
+    assert notice.startswith("the Philly trace is not here (HETSYS_DATA)")
+    assert sweep("system=gavel", "seed=0").notices == ()
+
+
 def sweep(*words: str) -> Sweep:
     return compose_experiments(words)
 

@@ -15,6 +15,8 @@ from tests.config.conftest import WriteOption, one_line
 MISTAKES = {
     "wrong type": (["workload.tenants=many"], "workload.tenants", "many", "whole number"),
     "fraction for a count": (["workload.tenants=1.5"], "workload.tenants", "1.5", "whole number"),
+    "neither true nor false": (["plan_only=maybe"], "plan_only", "maybe", "must be true or false"),
+    "list of options": (["system=[gavel, oef_coop]"], "system", "[gavel, oef_coop]", "write -m system=gavel,oef_coop"),
     "null for a number": (["workload.tenants=null"], "workload.tenants", "null", "must not be null"),
     "misspelt key": (["workload.tennants=3"], "workload.tennants", "3", "did you mean 'tenants'"),
     "misspelt nested key": (["cluster.intra_node.latency=1"], "cluster.intra_node.latency", "1", "did you mean 'latency_s'"),
@@ -147,3 +149,23 @@ def test_the_same_from_a_shell(arguments: list[str], tmp_path: Path) -> None:
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("hetsys: ")
+
+
+LAB = """defaults: [/schema/cluster/lab@_here_, device@sheets.k80: k80, _self_]
+_target_: hetsys.core.cluster.Cluster
+nodes: [{kind: k80, devices: 2}, {kind: v100, devices: 2}]
+"""
+LABS = {
+    "misspelt key of a node": (("v100, devices", "v100, device"), "cluster.nodes[1].device=2: no such key; did you mean 'devices'?"),
+    "no sheet": (("", ""), "cluster.nodes[1].kind='v100': has no sheet in this cluster; add `- device@sheets.v100: v100` to the defaults"),
+    "unknown kind": (("v100", "k800"), "cluster.nodes[1].kind='k800': did you mean 'k80'?"),
+    "no class": (("_target_: hetsys.core.cluster.Cluster\n", ""), "_target_='': is missing in "),
+}
+
+
+@pytest.mark.parametrize("case", LABS)
+def test_mistakes_in_a_cluster_file_name_the_full_key(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (old, new), message = LABS[case]
+    (tmp_path / "own/cluster").mkdir(parents=True)
+    (tmp_path / "own/cluster/lab.yaml").write_text(LAB.replace(old, new) if old else LAB)
+    assert one_line(["--config-dir", str(tmp_path / "own"), "cluster=lab"], capsys).startswith(f"hetsys: {message}")

@@ -17,7 +17,7 @@ from hetsys.metrics.catalog import HEADLINE, metric
 from hetsys.metrics.statistics import Effect
 from hetsys.report.compare import against_itself, closing_table, compare, default_baseline, main
 from hetsys.report.tables import as_csv, as_json, as_markdown, effect_text, show_table
-from hetsys.tracking.folder import StoredRun, find_runs
+from hetsys.tracking.stored import StoredRun, find_runs, of_frame
 from tests.figures.results import write_results, write_run
 
 
@@ -84,6 +84,56 @@ def test_mixtures_are_refused_with_what_was_found(results_root: Path, key: str, 
     assert caught.value.key == key
     assert "(6 runs)" in str(caught.value) and "(1 runs)" in str(caught.value)
     assert next(iter(env.values())) in str(caught.value)
+
+
+def test_a_frame_is_chosen_by_the_first_digits_of_its_hash(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_results(results_root, 2, frame_hash="71c1aa5500")
+    write_run(results_root, "gavel", 7, frame_hash="b30d5500aa", variant="8", source="emulated")
+    with pytest.raises(ConfigError, match=r"source=.*choose one with --frame 71c1aa$"):
+        compare(find_runs(results_root))
+    write_run(results_root, "gavel", 7, frame_hash="71c2000000", variant="9")
+    with pytest.raises(ConfigError, match=r"frame=.*choose one with --frame 71c1aa$"):
+        compare([run for run in find_runs(results_root) if run.source == "simulated"])
+    assert main(arguments(results_root, frame="71c1")) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["frame_hash"] == "71c1aa5500" and said["seeds"] == [0, 1] and len(said["rows"]) == 24
+    with pytest.raises(ConfigError, match=r"several frames.*71c1aa5500 \(6 runs\), 71c2000000 \(1 runs\)$"):
+        main(arguments(results_root, frame="71c"))
+    with pytest.raises(ConfigError, match=r"--frame='beef'.*b30d5500aa \(1 runs\)"):
+        main(arguments(results_root, frame="beef"))
+
+
+def test_the_frame_of_one_keeps_what_failed_before_it_had_one(results_root: Path) -> None:
+    write_results(results_root, 1)
+    write_run(results_root, "gavel", 3, done=False, frame_hash="")
+    write_run(results_root, "gavel", 4, done=False, frame_hash="beef")
+    assert [run.seed for run in of_frame(find_runs(results_root), "f0") if run.status != "finished"] == [3]
+
+
+def test_several_commits_share_a_table_only_where_asked_to(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_results(results_root, 2)
+    write_run(results_root, "gavel", 2, code_id="badc0de")
+    with pytest.raises(ConfigError, match=r"commit=.*--any-commit"):
+        main(arguments(results_root))
+    assert main(arguments(results_root, any_commit=True, format="markdown")) == 0
+    out = capsys.readouterr().out
+    assert "commits differ: badc0de (1 runs), c0ffee (6 runs); a difference may be the code's" in out and "In brackets: " in out
+    assert main(arguments(results_root, any_commit=True)) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["commits"] == {"badc0de": 1, "c0ffee": 6} and said["commit"] == "several"
+    paths = [run.path for run in find_runs(results_root)]
+    for any_commit in (False, True):
+        text = io.StringIO()
+        closing_table(paths, "gavel", Console(file=text, width=110), any_commit)
+        assert ("commits differ: " in text.getvalue(), "No table: " in text.getvalue()) == (any_commit, not any_commit)
+
+
+def test_a_label_of_two_lines_leaves_no_empty_line(results_root: Path) -> None:
+    write_run(results_root, "gavel", 0)
+    write_run(results_root, "oef", 0, label="OEF, non-cooperative")
+    for baseline in ("gavel", None):
+        table = printed(compare(find_runs(results_root), baseline)).partition("─\n")[2].splitlines()
+        assert table[2].startswith("OEF,") and table[3].startswith("non-cooperative") and table[4].startswith(("Second", "source"))
 
 
 def test_two_settings_of_one_system_are_refused(results_root: Path) -> None:
@@ -167,7 +217,7 @@ def test_formats_hold_the_same_numbers(results_root: Path) -> None:
 
 def arguments(root: Path, **more: Any) -> argparse.Namespace:
     given = {"paths": [], "results": root, "baseline": None, "metric": None, "format": "json", "aa": False}
-    return argparse.Namespace(**given | more)
+    return argparse.Namespace(**given | {"frame": None, "any_commit": False} | more)
 
 
 def test_the_command_takes_its_baseline_from_the_configuration(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from hetsys.core.errors import ConfigError
 from hetsys.report import figures
+from hetsys.report.compare import compare
+from hetsys.report.drawing import canvas
 from tests.figures.results import write_results, write_run
 
 
@@ -53,6 +55,26 @@ def test_a_picture_never_mixes_the_results_of_two_commits(results_root: Path) ->
     assert {run.path for run in figures.newest_runs(results_root / "demo")} == set(newer)
 
 
+def test_the_command_takes_the_largest_set_and_says_what_it_left_out(
+    results_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six runs of one frame and commit beat two of a newer frame, two of another commit and one that stands on its own."""
+    write_results(results_root, 2, name="oef_mix", frame_hash="71c1aa5500")
+    write_run(results_root, "gavel", 8, name="oef_mix", frame_hash="71c1aa5500", code_id="badc0de")
+    newer = [write_run(results_root, name, 9, name="oef_mix", frame_hash="b30d5500aa") for name in ("gavel", "oef_coop")]
+    for path in newer:
+        os.utime(path / "summary.json", (2e9, 2e9))
+    assert figures.main(["fairness_efficiency"], False, results_root, tmp_path) == 0
+    said = "drawn from oef_mix, frame 71c1aa (simulated, commit c0ffee): 6 runs; 3 runs of other frames, sources or commits left out"
+    assert said in capsys.readouterr().out
+    rows = list(csv.DictReader((tmp_path / "oef_mix-fairness_efficiency.csv").open()))
+    assert len(rows) == 6 and {row["seed"] for row in rows} == {"0", "1"}
+    assert figures.main(["fairness_efficiency"], False, results_root, tmp_path, "b30d") == 0
+    assert "frame b30d55 (simulated, commit c0ffee): 2 runs; 7 runs of other" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="71c1aa5500"):
+        figures.main([], False, results_root, tmp_path, "beef")
+
+
 def test_one_system_has_a_timeline_and_nothing_has_no_picture(results_root: Path, tmp_path: Path) -> None:
     write_run(results_root, "best_kind_only", 4)
     drawn = figures.draw_for("demo", results_root, tmp_path / "figures")
@@ -63,7 +85,23 @@ def test_one_system_has_a_timeline_and_nothing_has_no_picture(results_root: Path
 def test_a_number_that_is_null_everywhere_leaves_its_panel_empty(results_root: Path, tmp_path: Path) -> None:
     for system in ("gavel", "oef_coop"):
         write_run(results_root, system, 0, figures={"finish_time_fairness_p95": None})
-    assert len(figures.draw_for("demo", results_root, tmp_path / "figures")) == 2
+    pictures = figures.draw_for("demo", results_root, tmp_path / "figures")
+    assert len(pictures) == 2 and "no data: fewer than 20 jobs a run" in pictures[1].with_suffix(".svg").read_text()
+
+
+def test_markers_keep_clear_of_the_top_edge(results_root: Path) -> None:
+    """Values that hardly differ leave hardly any margin of their own, while the axis reaches down to 0."""
+    from importlib import import_module
+
+    script = import_module("paper_figs.fairness_efficiency")
+    for system, value in (("gavel", 1.0), ("oef_coop", 0.999)):
+        write_run(results_root, system, 0, figures={"sharing_incentive_min": value})
+    runs = figures.newest_runs(results_root / "demo")
+    comparison = compare(runs, "gavel", [script.X, "sharing_incentive_min"])
+    axes = canvas(4.0, 4.0).add_axes((0.1, 0.1, 0.8, 0.8))
+    script._panel(axes, script._points(runs, comparison), comparison, *script.PANELS[0])
+    bottom, top = axes.get_ylim()
+    assert bottom == -0.04 and top >= 1.0 + 0.06 * 1.04
 
 
 def test_runs_in_which_nobody_waited_have_no_point_to_draw(

@@ -19,12 +19,11 @@ COMMAND = re.compile(r"^    hetsys (run .*)$", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project to which the files that the README prints were added."""
+    """A copy of the project with the files that the README prints, also where a reader has made files of these names."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in ("hetsys", "conf", "paper_figs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name, body in blocks():
-        assert not (folder / name).exists()
         (folder / name).write_text(body)
     return folder
 

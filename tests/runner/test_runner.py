@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import importlib.util
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from hetsys.config import compose_experiments
 from hetsys.core.errors import EngineError
 from hetsys.runner import execute, plan_sweep, replay, run_sweep
 from hetsys.tracking.folder import StoredRun, find_runs
+from tests.tracking.read_wandb import read_wandb
 
 SWEEP = [
     "-m", "experiment=oef_smoke", "system=oef_coop,equal_split", "seed=0,1,2", "tracker=files", "workload.tenants=6",
@@ -151,3 +153,23 @@ def test_a_run_whose_every_answer_was_a_fallback_is_not_valid(results_root: Path
     words = ["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=files", "system.time_limit_s=1e-9"]
     summary = execute(compose_experiments(words).experiments[0])
     assert summary["solver_fallbacks"] == summary["rounds"] > 0 and summary["valid"] is False
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="needs wandb")
+def test_a_whole_run_mirrored_to_wandb_offline_is_read_back(
+    results_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (experiment,) = compose_experiments(["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=wandb"]).experiments
+    summary = execute(experiment)
+    deadline = time.monotonic() + 10
+    while (log := read_wandb(experiment.folder)).exit_code is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert log.exit_code == 0
+    assert log.config["workload"]["tenants"] == 3 and log.config["source"] == "simulated" and log.config["valid"] is True
+    assert log.summary["jct_mean_s"] == summary["jct_mean_s"]
+    curve = [row["scheduling/throughput_normalized"] for row in log.history if "scheduling/throughput_normalized" in row]
+    assert len(curve) >= 2 and max(curve) > 0
+    files = {file: json.loads(where.read_text()) for files in log.artifacts.values() for file, where in files.items()}
+    assert files["plan.json"]["claims"] and files["timeline.json"]["traceEvents"]

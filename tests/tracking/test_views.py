@@ -29,7 +29,7 @@ def test_ls_of_nothing(results_root: Path, capsys: pytest.CaptureFixture[str]) -
     assert "matches 'no-such-run'" in capsys.readouterr().out
 
 
-def test_ls_lists_each_run_newest_last_however_it_ended(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ls_lists_each_run_of_a_system_newest_last_however_it_ended(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     finished(experiment(results_root, seed=1), throughput_normalized=3.25)
     begin(experiment(results_root, seed=0)).fail("boom")
     broken = finished(experiment(results_root, seed=2))
@@ -42,12 +42,13 @@ def test_ls_lists_each_run_newest_last_however_it_ended(results_root: Path, caps
     planned.close()
     assert ls_main(None, results_root) == 0
     head, _, *rows = lines(capsys)
-    assert head[:5] == ["experiment", "system", "seed", "status", "source"]
-    assert head[5:] == ["throughput_normalized", "jct_mean_s", "jain_index", "commit", "age"]
-    assert rows[0][:8] == ["oef_mix", "oef_coop", "1", "finished", "simulated", "3.25", "7200", "0.75"]
-    assert sorted(row[2:4] for row in rows) == [
-        ["0", "failed"], ["1", "finished"], ["2", "unreadable"], ["4", "unfinished"], ["5", "planned"],
+    assert head[:6] == ["experiment", "frame", "system", "seed", "status", "source"]
+    assert head[6:] == ["throughput_normalized", "jct_mean_s", "jain_index", "commit", "age"]
+    assert rows[-2][:9] == ["oef_mix", "f00d", "oef_coop", "1", "finished", "simulated", "3.25", "7200", "0.75"]
+    assert [row[-4:-2] if "f00d" not in row else row[3:5] for row in rows][2:] == [
+        ["4", "unfinished"], ["1", "finished"], ["0", "failed"],
     ]  # fmt: skip
+    assert [row[:4] for row in rows[:2]] == [["oef_mix", "gavel", "5", "planned"], ["oef_mix", "oef_coop", "2", "unreadable"]]
 
 
 def test_ls_of_many_runs_has_a_line_a_system(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,13 +58,26 @@ def test_ls_of_many_runs_has_a_line_a_system(results_root: Path, capsys: pytest.
     begin(experiment(results_root, system="gavel", seed=22)).fail("boom")
     assert ls_main(None, results_root) == 0
     _, _, *rows, note = lines(capsys)
-    assert sorted(row[:6] for row in rows) == [
-        ["oef_mix", "gavel", "23", "22 finished, 1 failed", "simulated", "10.5"],
-        ["oef_mix", "oef_coop", "22", "22 finished", "simulated", "10.5"],
+    assert [row[:7] for row in rows] == [
+        ["oef_mix", "f00d", "gavel", "23", "22 finished, 1 failed", "simulated", "10.5"],
+        ["oef_mix", "f00d", "oef_coop", "22", "22 finished", "simulated", "10.5"],
     ]
     assert note[0].startswith("45 runs")
     assert ls_main("gavel", results_root) == 0
     assert len(lines(capsys)) == 2 + 23, "a filter that narrows lists runs singly"
+
+
+def test_ls_never_averages_over_frames_or_sources(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in range(15):
+        for frame, source, value in (("f00d123456", "simulated", 1.0), ("beef123456", "simulated", 3.0), ("beef123456", "emulated", 5.0)):
+            run = experiment(results_root, seed=seed, frame_hash=frame, source=source, run_hash=f"{frame}{source}")
+            finished(run, throughput_normalized=value)
+    assert ls_main(None, results_root) == 0
+    _, _, *rows, note = lines(capsys)
+    assert [(row[1], row[3], row[5], row[6]) for row in rows] == [
+        ("beef12", "15", "emulated", "5"), ("beef12", "15", "simulated", "3"), ("f00d12", "15", "simulated", "1"),
+    ]  # fmt: skip
+    assert note[0].startswith("45 runs")
 
 
 def test_show_prints_summary_plan_and_environment(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:

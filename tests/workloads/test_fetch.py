@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -23,8 +24,20 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(scope="session")
+def loopback() -> None:
+    """Skips where this process cannot reach itself, as in a network namespace whose loopback is down."""
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            socket.create_connection(listener.getsockname(), timeout=2.0).close()
+        except OSError as error:
+            pytest.skip(f"127.0.0.1 cannot be reached: {error}")
+
+
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+def address(tmp_path: Path, loopback: None) -> Iterator[str]:
     """A server of one file, `good.csv`, and of a path that answers 404."""
     folder = tmp_path / "served"
     folder.mkdir()
@@ -109,6 +122,17 @@ def test_network_failures_are_one_line_and_leave_nothing(
     assert "is there a network?" in error
     assert error.count("hetsys:") == 1
     assert _is_empty(data)
+
+
+def test_without_a_network_errors_are_plain_lines_and_no_folder_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HETSYS_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["f.csv", "f.csv"], False, _registry(tmp_path, "http://127.0.0.1:1/f.csv")) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == second and "is there a network?" in first
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_failed_download_keeps_the_old_file(tmp_path: Path, address: str, data: Path) -> None:

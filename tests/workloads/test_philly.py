@@ -158,6 +158,10 @@ def test_auto_takes_the_file_only_where_it_is(tmp_path: Path, monkeypatch: pytes
     _data(tmp_path, monkeypatch, HEADER)
     assert PhillyTenants().resolve().trace == "file"
     assert GENERATED.resolve() is GENERATED
+    assert PhillyTenants().notice == ""
+    assert GENERATED.notice.startswith("the Philly trace is not read (workload.trace=generated): tenants are generated")
+    monkeypatch.delenv("HETSYS_DATA")
+    assert PhillyTenants().notice.startswith("the Philly trace is not here (HETSYS_DATA): tenants are generated")
 
 
 def test_auto_without_data_samples_the_generated_trace(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,19 @@ def test_the_two_examples_say_the_same(cluster: Cluster) -> None:
     assert (by_name["pretraining"].gang, by_name["pretraining"].arrival_s) == (4, 3600.0)
 
 
+def test_speeds_of_kinds_that_the_cluster_lacks_are_left_out(tmp_path: Path, cluster: Cluster, small_k80_cluster: Cluster) -> None:
+    speeds = "steps_per_s: {k80: 1, v100: 2, h100: 9}, spread_steps_per_s: {h100: 8}"
+    workload = _write(tmp_path, "t.yaml", f"tenants: [{{name: a, jobs: [{{{JOB}, {speeds}}}]}}]")
+    (job,), (small,) = workload.sample(0, cluster).jobs, workload.sample(0, small_k80_cluster).jobs
+    assert (job.steps_per_s, job.spread_steps_per_s) == ({"k80": 1.0, "v100": 2.0}, {})
+    assert small.steps_per_s == {"k80": 1.0}
+
+
+def test_only_failures_depend_on_the_seed() -> None:
+    assert not TenantsFile(path="t.yaml").seeded
+    assert TenantsFile(path="t.yaml", failures_per_device_day=0.1).seeded
+
+
 def test_published_speeds_on_a_cluster_with_other_kinds_too(tmp_path: Path, h100_cluster: Cluster) -> None:
     trace = _write(tmp_path, "t.yaml", f"tenants: [{{name: a, jobs: [{{{JOB}}}]}}]").sample(0, h100_cluster)
     assert trace.jobs[0].steps_per_s == read_throughputs().rows["A3C", 1].steps_per_s
@@ -101,7 +114,7 @@ def _yaml(job: str = JOB, tenant: str = "name: a", more: str = "") -> str:
     ("text", "message"),
     [
         ("tenants: [", r"t\.yaml:\d+'?: is not valid YAML"),
-        ("", r"t\.yaml=None: must be a mapping with the keys tenants"),
+        ("", r"workload\.path='.*t\.yaml': is empty; begin it with `tenants:`"),
         ("tenants: []", "has no tenants"),
         ("tenants: 3", r"t\.yaml: tenants=3: must be a list"),
         ("tenant: []", r"t\.yaml='tenant': unknown key; did you mean 'tenants'"),
@@ -121,7 +134,7 @@ def _yaml(job: str = JOB, tenant: str = "name: a", more: str = "") -> str:
         (_yaml(JOB + ", count: 0"), r"jobs\[0\]: count=0: must be 1 or more"),
         (_yaml("job_type: A3C, num_steps: 0"), r"jobs\[0\]: num_steps=0: must be 1 or more"),
         (_yaml("job_type: A3D, num_steps: 1"), r"job_type='A3D': has no steps_per_s .* did you mean 'A3C'"),
-        (_yaml(JOB + ", steps_per_s: {v10: 1}"), r"steps_per_s='v10': the cluster has no .*did you mean 'v100'"),
+        (_yaml(JOB + ", steps_per_s: {v10: 1}"), r"steps_per_s='v10': is no kind of device; did you mean 'v100'"),
         (_yaml(JOB + ", steps_per_s: {v100: .nan}"), r"jobs\[0\]: steps_per_s\.v100=nan: must be finite"),
         (_yaml(JOB + ", steps_per_s: {v100: .inf}"), r"steps_per_s\.v100=inf: must be finite"),
         (_yaml(JOB + ", steps_per_s: {v100: -1}"), r"steps_per_s\.v100=-1: must be 0 or more"),
@@ -147,7 +160,7 @@ def test_a_mistake_in_yaml_is_named_with_its_place(tmp_path: Path, cluster: Clus
         (HEAD + "a,A3C,1,10\n", r"t\.csv:2=.*has 4 cells, the header names 6"),
         (HEAD + ",A3C,1,10,,\n", r"t\.csv:2: name=None: must be given"),
         (HEAD.replace("gang", "gangs") + "a,A3C,1,10,,\n", r"t\.csv:2='gangs': unknown key; did you mean 'gang'"),
-        (HEAD.replace("k80", "h100") + "a,A3C,1,10,5,\n", r"t\.csv:2: steps_per_s='h100': the cluster has no devices of this kind"),
+        (HEAD.replace("k80", "k8") + "a,A3C,1,10,5,\n", r"t\.csv:2: steps_per_s='k8': is no kind of device; did you mean 'k80'"),
         ("tenant,weight\na,1\na,2\n", r"t\.csv:3: weight='2': tenant 'a' has weight 1 at .*t\.csv:2; keep one"),
         ("tenant,job,job_type,num_steps\na,x,A3C,1\nb,x,A3C,1\n", r"t\.csv:3: name='x': another job has this name, at .*t\.csv:2"),
         ("job_type\n", r"t\.csv:1='job_type': the header lacks the column 'tenant'"),
