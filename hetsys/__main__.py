@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 _REASONS = 10
-LISTS = ("systems", "clusters", "devices", "models", "workloads", "experiments", "figures")
+LISTS = ("systems", "clusters", "devices", "tables", "models", "workloads", "experiments", "figures")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -283,7 +283,7 @@ def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
 COMMANDS: dict[str, tuple[str, Callable[..., int], tuple[str, ...]]] = {
     "run": ("compare systems: compose, check, run, print the table", _run, ("hetsys run --help",)),
     "list": (
-        "what there is: systems, clusters, devices, models, workloads, presets, figures",
+        "what there is: systems, clusters, devices, cost tables, models, workloads, presets, figures",
         _list,
         ("hetsys list systems", "hetsys list systems oef_coop", "hetsys list experiments", "hetsys list devices"),
     ),

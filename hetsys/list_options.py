@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetsys.config.options import read_options
 from hetsys.core.errors import check_choice
+
+if TYPE_CHECKING:
+    from hetsys.core.costs import ProfileTable
 
 Row = tuple[str, ...]
 _WIDTH_IN_FILES = 160
@@ -15,7 +18,7 @@ _WHOLE = ("option", "arXiv", ">minutes")
 
 
 def print_options(what: str) -> None:
-    """Print the options of one group: systems, clusters, devices, models, workloads or experiments."""
+    """Print the options of one group: systems, clusters, devices, tables, models, workloads or experiments."""
     from rich.console import Console
     from rich.table import Table
 
@@ -41,6 +44,9 @@ def print_option(what: str, name: str) -> None:
     import yaml
     from rich.console import Console
 
+    if what == "tables":
+        _print_cost_table(name)
+        return
     options = read_options(_GROUPS[what])
     check_choice(what, name, options)
     file = dict(options[name])
@@ -107,6 +113,48 @@ def _devices() -> Iterator[Row]:
         yield name, sheet.label, f"{sheet.memory_bytes / 1e9:.3g}", bandwidth, rate, price, reference
 
 
+def _tables() -> Iterator[Row]:
+    from hetsys.workloads.profiles import TABLES as published
+
+    for name in published:
+        table, where = _cost_table(name)
+        origin = table.origin
+        keys = ", ".join(table.key_names)
+        source = f"{origin.source} {origin.commit}".strip()
+        yield name, keys, ", ".join(table.axis_names), f"{len(table.rows):,}", where, origin.kind, source
+
+
+def _cost_table(name: str) -> tuple[ProfileTable, str]:
+    """The table, complete where HETSYS_DATA has it, else the condensed one; and which of the two it is."""
+    from hetsys.core.paths import data_dir
+    from hetsys.workloads.profiles import TABLES as published
+    from hetsys.workloads.profiles import load_table
+
+    data = data_dir()
+    complete = data is not None and (data / published[name].file).is_file()
+    return load_table(name, data if complete else None), "complete" if complete else "condensed"
+
+
+def _print_cost_table(name: str) -> None:
+    """One line a key: how many times it has, over which work, and from how long to how long."""
+    from rich.console import Console
+
+    from hetsys.workloads.profiles import TABLES as published
+
+    check_choice("tables", name, published)
+    table, where = _cost_table(name)
+    origin = table.origin
+    lines = [f"{name} ({where}): seconds by {', '.join(table.axis_names)}, {origin.kind}, {origin.source}, {origin.licence}"]
+    for key in sorted({row.key for row in table.rows}):
+        rows = [row for row in table.rows if row.key == key]
+        times, work = [row.seconds for row in rows], [row.at[0] for row in rows]
+        span = f"{table.axis_names[0]} {min(work):g} to {max(work):g}, {min(times):.3g} to {max(times):.3g} s"
+        lines.append(f"  {' '.join(key)}: {len(rows)} times, {span}")
+    console = Console()
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
 def _make(cls: Callable[..., Any], file: Mapping[str, Any]) -> Any:
     """The object of a file, without Hydra: its keys are the fields. YAML 1.1 reads 1e9 as a text, so numbers are put right."""
     fields = {field.name: field.type for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -134,6 +182,7 @@ TABLES: dict[str, tuple[Row, Callable[[], Iterator[Row]]]] = {
         ("option", "name", ">GB", ">GB/s", "TFLOP/s by dtype", ">USD/h (when)", ">roofline ms: GEMM 4096^3 fp16, copy 1 GiB"),
         _devices,
     ),
+    "tables": (("table", "keys", "by", ">times", "here", "provenance", "source"), _tables),
     "models": (("option", "name", "what it is", ">parameters", ">KV bytes a token, fp16"), _models),
     "workloads": (("option", "name", "domain", "what it is", "arXiv", "knowledge"), _workloads),
     "experiments": (("option", "claim", ">minutes", ">systems", ">seeds"), _experiments),

@@ -205,6 +205,7 @@ def test_no_words_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:
         ("systems", ("gavel", "2008.09213", "oef_coop")),
         ("clusters", ("k80_p100_v100", "2 x 4 v100")),
         ("devices", ("v100", "900", "fp16 125")),
+        ("tables", ("helix_layers", "condensed", "published")),
         ("models", ("llama_7b", "6,738,415,616", "524,288")),
         ("workloads", ("gavel_mix", "philly_tenants")),
         ("experiments", ("oef_mix", "range(20)")),
@@ -230,8 +231,8 @@ def test_one_option_in_full_shows_its_paper_and_all_that_was_chosen(capsys: pyte
 @pytest.mark.parametrize("what", LISTS)
 def test_every_list_shows_one_of_its_options_and_refuses_others(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = {
-        "systems": "gavel", "clusters": "k80_p100_v100", "devices": "v100", "models": "llama_7b", "workloads": "philly_tenants",
-        "experiments": "oef_mix", "figures": "device_timeline",
+        "systems": "gavel", "clusters": "k80_p100_v100", "devices": "v100", "tables": "helix_layers", "models": "llama_7b",
+        "workloads": "philly_tenants", "experiments": "oef_mix", "figures": "device_timeline",
     }[what]  # fmt: skip
     assert main(["list", what, name]) == 0
     assert name in capsys.readouterr().out.splitlines()[0]

@@ -28,7 +28,7 @@ ROOMS = {
     "paper_figs": {"report", "metrics", "tracking", "core"},
     "config": {"core"},
     "runner": {"config", "systems", "engines", "workloads", "metrics", "tracking", "report", "runtime", "core"},
-    "list_options": {"config", "core"},
+    "list_options": {"config", "core", "workloads"},
     "doctor": {"systems", "workloads", "tracking", "core"},
 }
 COMMAND_LINE = "__main__"  # thin, and the only one that may reach every room
