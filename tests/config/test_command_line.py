@@ -211,7 +211,10 @@ def test_no_words_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:
         ("experiments", ("oef_mix", "range(20)")),
     ],
 )
-def test_lists_hold_what_there_is(what: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_hold_what_there_is(
+    what: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HETSYS_DATA", raising=False)
     assert what in LISTS
     assert main(["list", what]) == 0
     out = capsys.readouterr().out
