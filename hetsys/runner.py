@@ -25,6 +25,7 @@ from hetsys.engines.scheduling.sim import SimExecutor
 from hetsys.engines.scheduling.state import SchedulingState
 from hetsys.metrics.scheduling import HOST_TIMINGS, summarize
 from hetsys.report.timeline import chrome_trace
+from hetsys.runtime.pool import attempt as run_task
 from hetsys.runtime.pool import run_tasks
 from hetsys.tracking.env import code_id, environment
 from hetsys.tracking.folder import RunFolder, StoredRun
@@ -90,11 +91,7 @@ def run_sweep(experiments: Sequence[Experiment], *, console: Console, launch: La
 
 def attempt(experiment: Experiment) -> str | None:
     """`execute`, with its error as one line; None if it went well."""
-    try:
-        execute(experiment)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+    return run_task(0, experiment, execute).error
 
 
 def execute(experiment: Experiment) -> dict[str, Any]:

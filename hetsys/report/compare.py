@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetsys.core.costs import PROVENANCES, worst
 from hetsys.core.errors import ConfigError, EngineError, check_choice, did_you_mean
 from hetsys.metrics.catalog import HEADLINE, Metric, metric
 from hetsys.metrics.statistics import MARGIN, MIN_SEEDS, Effect, choose_scale, holm, paired_effect, verdict
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 AGAIN = " (again)"
 _FRAME_PARTS = ("cluster", "model", "workload", "backend")
 _FRAME_DIGITS = 6
-_WORST_LAST = ("measured", "published", "derived")
 
 
 @dataclass(frozen=True)
@@ -317,8 +317,8 @@ def _margin(effect: Effect, what: Metric, base: Sequence[float]) -> float:
 
 
 def _worst(provenances: Sequence[str]) -> str:
-    known = [name for name in provenances if name in _WORST_LAST]
-    return max(known, key=_WORST_LAST.index) if known else ""
+    known = [name for name in provenances if name in PROVENANCES]
+    return worst(known) if known else ""
 
 
 def _places(runs: Sequence[StoredRun]) -> str:

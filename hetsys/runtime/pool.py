@@ -45,7 +45,7 @@ def run_tasks(tasks: Sequence[Any], work: Callable[[Any], Any], num_workers: int
     num_workers = min(num_workers, len(tasks))
     if num_workers <= 1:
         for index, task in enumerate(tasks):
-            yield _attempt(index, task, work)
+            yield attempt(index, task, work)
         return
     context = mp.get_context("spawn")
     workers: list[_Worker] = []
@@ -106,7 +106,8 @@ def _stop(workers: list[_Worker]) -> None:
             worker.process.join(_GRACE_S)
 
 
-def _attempt(index: int, task: Any, work: Callable[[Any], Any]) -> TaskResult:
+def attempt(index: int, task: Any, work: Callable[[Any], Any]) -> TaskResult:
+    """`work` of `task`, its exception turned into a line and a traceback."""
     try:
         return TaskResult(index, work(task))
     except Exception as error:
@@ -122,7 +123,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
             index, task = pipe.recv()
         except (EOFError, OSError):
             return
-        pipe.send(_attempt(index, task, work))
+        pipe.send(attempt(index, task, work))
 
 
 def _leave(signum: int, frame: object) -> None:

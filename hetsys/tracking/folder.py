@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from hetsys.core.errors import ConfigError, EngineError, HetsysError
 from hetsys.tracking.stored import StoredRun, find_runs
 
-__all__ = ["RunFolder", "StoredRun", "check_results", "find_runs", "utc_now"]
+__all__ = ["RunFolder", "StoredRun", "find_runs", "utc_now"]
 
 _FLUSH_PERIOD_S = 1.0
 _BUFFER_BYTES = 1 << 18
@@ -34,15 +34,6 @@ _log = logging.getLogger(__name__)
 def utc_now() -> str:
     """The time now, ISO 8601, UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def check_results(root: Path) -> None:
-    """Raise ConfigError unless runs can be written under `root` (created if missing), EngineError where the disk is full."""
-    probe = root / f".probe-{os.getpid()}"
-    with _place(root):
-        root.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"hetsys")
-        probe.unlink()
 
 
 class RunFolder:
