@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing as mp
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any
+
+from hetsys.core.errors import EngineError
+from hetsys.runtime.launch import Launcher, Link, Worker
+from hetsys.runtime.local import LocalLauncher
 
 _POLL_S = 1.0
 _GRACE_S = 3.0
@@ -28,14 +28,6 @@ class TaskResult:
     traceback: str = ""
 
 
-@dataclass
-class _Worker:
-    name: str
-    process: BaseProcess
-    pipe: Connection
-    task: int | None = None
-
-
 def run_tasks(tasks: Sequence[Any], work: Callable[[Any], Any], num_workers: int) -> Generator[TaskResult]:
     """Yield a result for every task as it ends, in order of completion. `work` and the tasks must be picklable.
 
@@ -47,63 +39,49 @@ def run_tasks(tasks: Sequence[Any], work: Callable[[Any], Any], num_workers: int
         for index, task in enumerate(tasks):
             yield attempt(index, task, work)
         return
-    context = mp.get_context("spawn")
-    workers: list[_Worker] = []
+    launcher = LocalLauncher(preload=())  # new interpreters: a simulation needs no torch, and a process can have one server only
+    workers: dict[str, Worker] = {}
+    running: dict[str, int] = {}
     queue = list(range(len(tasks)))[::-1]
     try:
-        workers += [_start(context, work, number) for number in range(num_workers)]
+        workers |= {str(number): launcher.start(str(number), _serve, (work,)) for number in range(num_workers)}
         remaining = len(tasks)
         while remaining:
-            for worker in workers:
-                if worker.task is None and queue:
-                    worker.task = queue.pop()
-                    with suppress(BrokenPipeError):  # it died while idle: _collect sees that and gives the task back as failed
-                        worker.pipe.send((worker.task, tasks[worker.task]))
-            for result in _collect(context, work, workers):
+            for name, worker in workers.items():
+                if name not in running and queue:
+                    running[name] = queue.pop()
+                    with suppress(EngineError):  # it died while idle: _collect sees that and gives the task back as failed
+                        worker.send((running[name], tasks[running[name]]))
+            for result in _collect(launcher, work, workers, running):
                 remaining -= 1
                 yield result
     finally:
-        _stop(workers)
+        _stop(launcher, workers, running)
 
 
-def _collect(context: Any, work: Callable[[Any], Any], workers: list[_Worker]) -> list[TaskResult]:
+def _collect(launcher: Launcher, work: Callable[[Any], Any], workers: dict[str, Worker], running: dict[str, int]) -> list[TaskResult]:
     """Whatever has ended within the poll time; replaces the workers that died."""
-    ready = wait([worker.pipe for worker in workers], timeout=_POLL_S)
     results = []
-    for number, worker in enumerate(workers):
-        if worker.pipe not in ready:
-            continue
+    for worker in launcher.wait(list(workers.values()), _POLL_S):
+        index = running.pop(worker.name, None)
         try:
-            results.append(worker.pipe.recv())
-            worker.task = None
-        except (EOFError, ConnectionResetError):
-            worker.process.join(_GRACE_S)
-            if worker.task is not None:
-                how = f"{worker.name} (pid {worker.process.pid}) died with exit code {worker.process.exitcode}"
-                results.append(TaskResult(worker.task, error=f"{how} while it ran this task; the others went on"))
-            workers[number] = _start(context, work, number)
+            results.append(worker.recv(_GRACE_S))
+        except EngineError as death:
+            workers[worker.name] = launcher.start(worker.name, _serve, (work,))
+            if index is not None:
+                results.append(TaskResult(index, error=f"{death} while it ran this task; the others went on"))
     return results
 
 
-def _start(context: Any, work: Callable[[Any], Any], number: int) -> _Worker:
-    ours, theirs = context.Pipe()
-    name = f"worker-{number}"
-    process = context.Process(target=_serve, args=(theirs, work), name=name, daemon=True)
-    process.start()
-    theirs.close()
-    return _Worker(name, process, ours)
-
-
-def _stop(workers: list[_Worker]) -> None:
-    for worker in workers:
-        if worker.task is not None:
-            worker.process.terminate()
-        worker.pipe.close()
-    for worker in workers:
-        worker.process.join(_GRACE_S)
-        if worker.process.is_alive():
-            worker.process.kill()
-            worker.process.join(_GRACE_S)
+def _stop(launcher: Launcher, workers: dict[str, Worker], running: dict[str, int]) -> None:
+    """Interrupt those that work, so that they can put away what they have begun; let the others end; kill what is left."""
+    for name in running:
+        if workers[name].alive:
+            with suppress(ProcessLookupError):
+                os.kill(workers[name].pid, signal.SIGTERM)
+    for worker in workers.values():
+        worker.stop(_GRACE_S)
+    launcher.close()
 
 
 def attempt(index: int, task: Any, work: Callable[[Any], Any]) -> TaskResult:
@@ -114,25 +92,14 @@ def attempt(index: int, task: Any, work: Callable[[Any], Any]) -> TaskResult:
         return TaskResult(index, error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
 
 
-def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _serve(link: Link, work: Callable[[Any], Any]) -> None:
     signal.signal(signal.SIGTERM, _leave)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    while True:
-        try:
-            index, task = pipe.recv()
-        except (EOFError, OSError):
-            return
-        pipe.send(attempt(index, task, work))
+    with suppress(EOFError):  # the driver has nothing more
+        while True:
+            index, task = link.recv()
+            link.send(attempt(index, task, work))
 
 
 def _leave(signum: int, frame: object) -> None:
     signal.signal(signum, signal.SIG_IGN)
     raise SystemExit(128 + signum)
-
-
-def _die_with_parent() -> None:
-    parent = mp.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
