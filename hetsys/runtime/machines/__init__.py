@@ -1,0 +1,1 @@
+"""Machines whose operations are really executed, by worker processes: emulated (device time) and native (wall clock)."""
