@@ -173,11 +173,13 @@ class Estimate:
 class ProfileTable:
     """Measured durations, piecewise linear between their grid points, one axis after the other.
 
-    `key_names`: the first names the device; an op's labels give the others. `axis_names`: attributes of Op (rows, kv_tokens,
-    num_bytes). Rules at the edges: below the grid the smallest point's value holds (launch floor and weights are still paid);
-    above it the mean slope of the upper half goes on, never falling; beyond twice the grid the answer is refused, or with
-    `beyond="mark"` given and marked. Rows with no work are dropped, repeated rows averaged; a time of 0 (finer than the
-    clock that took it) stays 0. Raises ConfigError for an empty table and for NaN, infinite or negative entries.
+    `key_names`: the first names the device; an op's labels give the others, "kind" and "dtype" the op itself where no label has that
+    name. `axis_names`: attributes of Op (rows, kv_tokens, num_bytes); an axis on which all rows of a key are 0 does not count for that
+    key, so that one table holds operations of several kinds. Rules at the edges: below the grid the smallest point's value holds
+    (launch floor and weights are still paid); above it the mean slope of the upper half goes on, never falling; beyond twice the
+    grid the answer is refused, or with `beyond="mark"` given and marked. Rows with no work are dropped, repeated rows averaged; a
+    time of 0 (finer than the clock that took it) stays 0. Raises ConfigError for an empty table and for NaN, infinite or negative
+    entries.
     """
 
     key_names: tuple[str, ...]
@@ -197,12 +199,21 @@ class ProfileTable:
             raise ConfigError("table", self.origin.source, "holds no row with work above 0")
 
     @cached_property
+    def _axes(self) -> dict[tuple[str, ...], tuple[int, ...]]:
+        """Per key, the axes that count: those on which some row has work."""
+        used: dict[tuple[str, ...], set[int]] = {}
+        for row in self.rows:
+            used.setdefault(row.key, set()).update(i for i, x in enumerate(row.at) if x > 0)
+        return {key: tuple(sorted(axes)) for key, axes in used.items() if axes}
+
+    @cached_property
     def _points(self) -> dict[tuple[str, ...], dict[tuple[float, ...], list[float]]]:
-        """Per key, the times seen at each grid point."""
+        """Per key, the times seen at each grid point of the axes that count."""
         points: dict[tuple[str, ...], dict[tuple[float, ...], list[float]]] = {}
         for row in self.rows:
-            if all(x > 0 for x in row.at):
-                points.setdefault(row.key, {}).setdefault(row.at, []).append(row.seconds)
+            at = tuple(row.at[i] for i in self._axes.get(row.key, ()))
+            if at and all(x > 0 for x in at):
+                points.setdefault(row.key, {}).setdefault(at, []).append(row.seconds)
         return points
 
     @cached_property
@@ -226,14 +237,14 @@ class ProfileTable:
         return tuple(self._grids)
 
     def knots(self, key: tuple[str, ...]) -> list[tuple[tuple[float, ...], float]]:
-        """The grid points of `key` with their (averaged) seconds, ascending."""
+        """The grid points of `key` on the axes that count for it, with their (averaged) seconds, ascending."""
         return sorted((at, mean(times)) for at, times in self._points[key].items())
 
     def duration_s(self, device_kind: str, op: Op) -> float:
-        labels = dict(op.labels)
+        labels = {"kind": op.kind, "dtype": op.dtype} | dict(op.labels)
         missing = [name for name in self.key_names[1:] if name not in labels]
         if missing:
-            raise ConfigError("op.labels", sorted(labels), f"the table of {self.origin.source} also asks for {', '.join(missing)}")
+            raise ConfigError("op.labels", sorted(dict(op.labels)), f"the table of {self.origin.source} also asks for {', '.join(missing)}")
         key = (device_kind, *(labels[name] for name in self.key_names[1:]))
         return self.at(key, *(getattr(op, name) for name in self.axis_names)).seconds
 
@@ -245,12 +256,15 @@ class ProfileTable:
         name = "/".join(key)
         if key not in self._grids:
             raise ConfigError("/".join(self.key_names), name, did_you_mean(name, {"/".join(known) for known in self._grids}))
-        for axis, amount in zip(self.axis_names, work, strict=True):
+        assert len(work) == len(self.axis_names), f"{name}: one number for each of {self.axis_names}, not {work}"
+        axes = [self.axis_names[i] for i in self._axes[key]]
+        work = tuple(work[i] for i in self._axes[key])
+        for axis, amount in zip(axes, work, strict=True):
             if not (isfinite(amount) and amount > 0):
                 raise InfeasiblePlan(f"{name}: {axis}={amount}: only work above 0 has a duration in a table")
         grid = self._grids[key]
         extrapolated = False
-        for axis, amount, (low, high) in zip(self.axis_names, work, grid.limits(work), strict=True):
+        for axis, amount, (low, high) in zip(axes, work, grid.limits(work), strict=True):
             above = amount > (2 * high if low < high else high)
             if above and self.beyond == "refuse":
                 limit = f"beyond twice the measured range {low:g} to {high:g} ({self.origin.source})"
