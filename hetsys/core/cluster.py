@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 
-from hetsys.core.errors import ConfigError, did_you_mean
+from hetsys.core.errors import ConfigError, check_choice, did_you_mean
+
+NATIVE = ("", "cpu", "cpu:avx2", "cpu:sse41", "cuda")
 
 
 def _require_positive(key: str, value: float) -> None:
@@ -21,6 +23,10 @@ class DeviceSheet:
 
     `flops_per_s` maps a dtype ("fp32", "fp16", "bf16", ...) to the dense peak rate; `compute_fraction` and `memory_fraction`
     are the shares of the peaks that well-written kernels reach; `launch_floor_s` is the least time of any operation.
+
+    `native` says how a device of this kind runs on the machine at hand: "" (it is not there: emulated or simulated only), "cpu" (a worker
+    process with the processor's full instruction set), "cpu:avx2" or "cpu:sse41" (capped), "cuda". `cuda_indices[slot]`: which GPU.
+    `busy_fraction`: the share of time that a CPU worker computes; it rests otherwise, so that the scheduler has its part of the cores.
     """
 
     label: str
@@ -34,6 +40,9 @@ class DeviceSheet:
     memory_fraction: float = 0.8
     host_overhead_s: float = 0.0
     sources: Mapping[str, str] = field(default_factory=dict)
+    native: str = ""
+    cuda_indices: Sequence[int] = ()
+    busy_fraction: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("memory_bytes", "memory_bandwidth_bytes_per_s"):
@@ -43,9 +52,11 @@ class DeviceSheet:
         for name in ("price_usd_per_hour", "launch_floor_s", "host_overhead_s"):
             if not (isfinite(getattr(self, name)) and getattr(self, name) >= 0):
                 raise ConfigError(f"device.{name}", getattr(self, name), "must be a finite number, 0 or more")
-        for name in ("compute_fraction", "memory_fraction"):
+        check_choice("device.native", self.native, NATIVE)
+        object.__setattr__(self, "cuda_indices", tuple(self.cuda_indices))
+        for name in ("compute_fraction", "memory_fraction", "busy_fraction"):
             if not 0 < getattr(self, name) <= 1:
-                raise ConfigError(f"device.{name}", getattr(self, name), "must be above 0 and at most 1: a share of the peak")
+                raise ConfigError(f"device.{name}", getattr(self, name), "must be above 0 and at most 1")
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,8 @@ class Cluster:
             for name in ("devices", "count"):
                 if getattr(group, name) < 0:
                     raise ConfigError(f"cluster.nodes[{i}].{name}", getattr(group, name), "must be 0 or more")
+        if len({bool(self.sheets[kind].native) for kind in self.kinds}) > 1:
+            raise ConfigError("cluster.nodes", list(self.kinds), "mixes devices of this machine with others; a cluster is all native or not at all")
         if not self.devices:
             raise ConfigError("cluster.nodes", [], "the cluster has no device; give at least one node with devices >= 1")
 
@@ -116,6 +129,11 @@ class Cluster:
                 node = f"{group.kind}-{host}"
                 made += [Device(f"{node}-{slot}", group.kind, node) for slot in range(group.devices)]
         return tuple(made)
+
+    @property
+    def native(self) -> bool:
+        """Whether the devices are this machine's own, so that a real run is on the wall clock."""
+        return all(self.sheets[kind].native for kind in self.kinds)
 
     @cached_property
     def kinds(self) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Metric:
     """`better`: "higher", "lower" or "" (neither). `scale`: "ratio" (log-ratios, geometric mean) or "difference" (numbers that
-    can be 0 or signed). `decimals` for printing; `hours`: stored in seconds, printed in hours."""
+    can be 0 or signed). `decimals` for printing; `hours`: stored in seconds, printed in hours (by `in_seconds` as they are)."""
 
     name: str
     title: str
@@ -22,6 +22,10 @@ class Metric:
         if value is None:
             return "n/a"
         return f"{value / 3600.0 if self.hours else value:,.{self.decimals}f}"
+
+    def in_seconds(self) -> Metric:
+        """The same metric for numbers that are too small to be read in hours."""
+        return replace(self, title=self.title.replace("(h)", "(s)"), decimals=1, hours=False) if self.hours else self
 
 
 _KNOWN = (
@@ -53,12 +57,23 @@ _KNOWN = (
     Metric("jobs_withdrawn", "jobs withdrawn", "lower", "difference", 1),
     Metric("tenants_parked", "tenants parked", "", "difference", 1),
     Metric("jobs_parked", "jobs parked", "", "difference", 1),
+    Metric("crashes", "crashes", "lower", "difference", 1),
     Metric("solver_kept", "solver: kept", "lower", "difference", 1),
     Metric("solver_fallbacks", "solver: fallbacks", "lower", "difference", 1),
     Metric("solve_s_p50", "solve p50 (s)", "lower", decimals=4),
     Metric("solve_s_max", "solve max (s)", "lower", decimals=3),
     Metric("plan_s", "planning (s)", "lower", decimals=2),
     Metric("wall_s", "wall (s)", "", decimals=2),
+    Metric("loss_final_mean", "final loss, mean of jobs", "", decimals=4),
+    Metric("executed_steps", "steps really made", "", decimals=0),
+    Metric("checkpoints", "checkpoints written", "", decimals=0),
+    Metric("reduced_bytes", "gradient bytes reduced", "", decimals=0),
+    Metric("ledger_mismatches", "ledger mismatches", "lower", "difference", 0),
+    Metric("predicted_throughput_normalized", "throughput, predicted", ""),
+    Metric("predicted_jct_mean_s", "mean JCT, predicted (h)", "", hours=True),
+    Metric("prediction_error_fraction", "prediction error", "lower", "difference", 3),
+    Metric("throughput_prediction_error_fraction", "throughput prediction error", "lower", "difference", 3),
+    Metric("jct_prediction_error_fraction", "JCT prediction error", "lower", "difference", 3),
 )
 METRICS = {metric.name: metric for metric in _KNOWN}
 

@@ -28,9 +28,9 @@ def summarize(
     `_all`: over the whole makespan.
 
     Time: `makespan_s` from the first arrival to the last departure; `device_s` from time 0. `jct_*`: arrival to departure of
-    every job; withdrawn jobs count until their tenant leaves and unfinished ones until the end, so all systems of a seed
-    average the same jobs and starving one is never rewarded (`jobs_unfinished` and `jobs_withdrawn` say how many). p95 is null
-    below JOBS_FOR_P95 jobs.
+    every job; withdrawn jobs count until their tenant leaves, unfinished ones and those parked after crashes until the end, so all systems
+    of a seed average the same jobs and starving one is never rewarded (`jobs_unfinished`, `jobs_withdrawn` and `jobs_parked` say how
+    many; the latter counts those refused at the door too). p95 is null below JOBS_FOR_P95 jobs.
 
     Fairness: see `hetsys.metrics.fairness`; envy, sharing incentive and rates are taken over the first half. `jain_index` is over tenants:
     progress a second, divided by weight. The theorems of a policy speak of users that can use whatever they are given; here demand is
@@ -45,9 +45,9 @@ def summarize(
     jobs = [record for record in records if isinstance(record, JobRecord)]
     parked = [record for record in records if isinstance(record, ParkedRecord)]
     half = first_half(rounds)
-    times_s = [job.left_s - job.arrival_s for job in jobs]
     start_s = min((job.arrival_s for job in jobs), default=0.0)
     end_s = max((job.left_s for job in jobs), default=start_s)
+    times_s = [(end_s if job.status == "parked" else job.left_s) - job.arrival_s for job in jobs]
     return {
         "throughput_normalized": _throughput(half, half[-1].start_s + half[-1].length_s - start_s if half else 0.0),
         "throughput_normalized_all": _throughput(rounds, end_s - start_s),
@@ -121,7 +121,8 @@ def _counts(rounds: Sequence[RoundRecord], jobs: Sequence[JobRecord], parked: Se
         "jobs_unfinished": sum(job.status == "unfinished" for job in jobs),
         "jobs_withdrawn": sum(job.status == "withdrawn" for job in jobs),
         "tenants_parked": sum(record.job is None for record in parked),
-        "jobs_parked": sum(record.job is not None for record in parked),
+        "jobs_parked": sum(record.job is not None for record in parked) + sum(job.status == "parked" for job in jobs),
+        "crashes": sum(job.crashes for job in jobs),
         "solver_kept": sum(record.status == "kept" for record in rounds),
         "solver_fallbacks": sum(record.status == "fallback" for record in rounds),
     }

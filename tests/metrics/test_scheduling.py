@@ -65,6 +65,7 @@ def test_a_run_by_hand() -> None:
         "jobs_withdrawn": 0,
         "tenants_parked": 1,
         "jobs_parked": 1,
+        "crashes": 0,
         "solver_kept": 1,
         "solver_fallbacks": 1,
         "solve_s_p50": 0.2,

@@ -21,19 +21,22 @@ class AdmittedJob:
 
     `speeds[j]`: steps/s of the gang on kind j where it is placed as well as that kind's hosts allow, 0 where it cannot run;
     `spread_speeds[j]`: steps/s when the gang spans hosts. `unit_steps_per_s`: the speed of one device of the slowest kind it supports.
+    `told[j]`: what the scheduler is told of `speeds[j]`, 0 where that is 0. `must_span[j]`: no host of kind j holds the whole gang.
     """
 
     job: Job
     speeds: tuple[float, ...]
     spread_speeds: tuple[float, ...]
     unit_steps_per_s: float
+    told: tuple[float, ...]
+    must_span: tuple[bool, ...]
 
 
 def admit(trace: JobTrace, cluster: Cluster) -> tuple[tuple[AdmittedJob, ...], tuple[ParkedRecord, ...]]:
     """Split the jobs of `trace` into those that can run and those that are parked, in order of arrival.
 
     Raises ConfigError for what makes the trace as a whole meaningless: duplicate names, jobs of unknown tenants, a restart that takes
-    a whole round, failures of devices that do not exist.
+    a whole round, failures of devices that do not exist, a bound on crashes below 1.
     """
     _check_trace(trace, cluster)
     admitted: list[AdmittedJob] = []
@@ -69,6 +72,8 @@ def _check_trace(trace: JobTrace, cluster: Cluster) -> None:
         raise ConfigError("workload.round_s", trace.round_s, "must be a finite number of seconds above 0")
     if not 0 <= trace.restart_s < trace.round_s:
         raise ConfigError("workload.restart_s", trace.restart_s, f"must be 0 or more and below round_s={trace.round_s}")
+    if trace.max_crashes < 1:
+        raise ConfigError("workload.max_crashes", trace.max_crashes, "must be 1 or more: so many crashes in a row park a job")
 
 
 def _tenant_fault(tenant: Tenant) -> str:
@@ -81,7 +86,7 @@ def _job_fault(job: Job, cluster: Cluster) -> str:
     """Why `job` can never run on `cluster`; empty if it can."""
     if job.gang < 1 or job.num_steps < 1 or not (isfinite(job.arrival_s) and job.arrival_s >= 0):
         return f"needs gang >= 1, num_steps >= 1, arrival_s >= 0; has {job.gang}, {job.num_steps}, {job.arrival_s}"
-    for kind, speed in (*job.steps_per_s.items(), *job.spread_steps_per_s.items()):
+    for kind, speed in (*job.steps_per_s.items(), *job.spread_steps_per_s.items(), *(job.known_steps_per_s or {}).items()):
         if speed and not _SLOWEST <= speed <= _FASTEST:
             return f"speed on {kind} is {speed}; speeds must be 0 or between {_SLOWEST} and {_FASTEST} steps/s"
     devices = cluster.num_devices_by_kind
@@ -90,18 +95,26 @@ def _job_fault(job: Job, cluster: Cluster) -> str:
     fitting = [kind for kind, count in devices.items() if job.gang <= count]
     if not any(job.steps_per_s.get(kind, 0) > 0 for kind in fitting):
         return f"runs at 0 steps/s on every kind that can hold its gang; gang of {job.gang} on {', '.join(fitting)}"
-    if not any(_with_speeds(job, cluster).speeds):
+    admitted = _with_speeds(job, cluster)
+    if not any(admitted.speeds):
         return f"a gang of {job.gang} must span hosts, and it runs at 0 steps/s when spread"
+    if not any(admitted.told):
+        return "the scheduler is told 0 steps/s for every kind that it runs on"
     return ""
 
 
 def _with_speeds(job: Job, cluster: Cluster) -> AdmittedJob:
     host_size = {kind: max(g.devices for g in cluster.nodes if g.kind == kind and g.count) for kind in cluster.kinds}
-    speeds, spread = [], []
-    for kind, count in cluster.num_devices_by_kind.items():
+    speeds, spread, told = [], [], []
+    must_span = tuple(job.gang > host_size[kind] for kind in cluster.kinds)
+    for (kind, count), spans in zip(cluster.num_devices_by_kind.items(), must_span, strict=True):
         plain = job.steps_per_s.get(kind, 0.0) if job.gang <= count else 0.0
         apart = job.spread_steps_per_s.get(kind, plain) if plain else 0.0
-        speeds.append(plain if job.gang <= host_size[kind] else apart)
+        speeds.append(apart if spans else plain)
         spread.append(apart)
+        if job.known_steps_per_s is None:
+            told.append(speeds[-1])
+        else:
+            told.append(job.known_steps_per_s.get(kind, 0.0) * (speeds[-1] / plain) if plain else 0.0)
     unit = next((speed for speed in speeds if speed > 0), 0.0) / job.gang
-    return AdmittedJob(job, tuple(speeds), tuple(spread), unit)
+    return AdmittedJob(job, tuple(speeds), tuple(spread), unit, tuple(told), must_span)

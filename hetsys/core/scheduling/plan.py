@@ -82,7 +82,11 @@ class RoundPlan:
 @dataclass(frozen=True)
 class LeaseOutcome:
     """What became of a lease: whole steps kept, when the job finished (None: it did not), whether the lease was cut short by a
-    failure, the steps lost with it, and how long its devices were held."""
+    failure, the steps lost with it, and how long its devices were held.
+
+    `stepping_ns`: the time in which `steps` (or, where the lease failed, `lost_steps`) were made, without start-up and without the step
+    under way: `steps / stepping_ns` is the job's measured speed. `crashed`: it failed because a process of the job itself died.
+    """
 
     job: str
     steps: int
@@ -91,6 +95,8 @@ class LeaseOutcome:
     lost_steps: int
     held_ns: int
     reason: str = ""
+    stepping_ns: int = 0
+    crashed: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What a scheduling run leaves behind: one record a round, one a job. Metrics and figures read nothing else.
 
 In `records.jsonl` each line is `{"record": "round" | "job" | "parked", ...fields}`. To stay small, a round leaves out the fields of
-`SAME_AS_BEFORE` that equal the round before, and a grant leaves out what equals its default, its round's length or, where a job goes on
-without a restart, its last grant; `decode` puts all of it back.
+`SAME_AS_BEFORE` that equal the round before, a grant what equals its default, its round's length or, where a job goes on without a
+restart, its last grant, and a job its `crashes` and `reason` where it has none; `decode` puts all of it back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Grant:
-    """One lease of a round, with what it achieved."""
+    """One lease of a round, with what it achieved. `crashed`: it failed because a process of the job itself died."""
 
     job: str
     tenant: str
@@ -26,6 +26,7 @@ class Grant:
     restarted: bool = False
     failed: bool = False
     spans_nodes: bool = False
+    crashed: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class UserShare:
     """What the allocation of a round gave one user (a tenant's jobs of one type and gang, see `users_of`), in devices a kind, fractional.
 
     `weight`: the user's part of its tenant's weight; `speeds[j]`: normalised speed of a device of kind j (the slowest kind that it supports
-    = 1); `demand`: the devices that its live jobs can hold at once. Tenants of weight 0 are allotted nothing and do not appear.
+    = 1), as devices really run its first job, whatever the scheduler believes; `demand`: the devices that its live jobs can hold at once.
+    Tenants of weight 0 are allotted nothing and do not appear.
     """
 
     user: str
@@ -66,8 +68,9 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One job, when it left. `status`: finished, withdrawn (its tenant left) or unfinished (the run reached `max_rounds`); `left_s`: when
-    that was. `restarts`: starts on devices that it did not hold, after its first start.
+    """One job, when it left. `status`: finished, withdrawn (its tenant left), unfinished (the run reached `max_rounds`) or parked (its own
+    processes crashed too often: `reason`); `left_s`: when that was. `restarts`: starts on devices that it did not hold, after its first
+    start. `crashes`: leases lost because a process of the job died.
 
     `isolated_jct_s`: how long it would have taken on its tenant's own share of the cluster (see `core.scheduling.isolated`).
     """
@@ -86,6 +89,8 @@ class JobRecord:
     restarts: int
     preemptions: int
     isolated_jct_s: float | None
+    crashes: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ class ParkedRecord:
 
 NAMES = {RoundRecord: "round", JobRecord: "job", ParkedRecord: "parked"}
 SchedulingRecord = RoundRecord | JobRecord | ParkedRecord
-_DEFAULTS = {"lost_steps": 0, "restarted": False, "failed": False, "spans_nodes": False}
+_DEFAULTS = {"lost_steps": 0, "restarted": False, "failed": False, "spans_nodes": False, "crashed": False}
+_ONLY_WHERE_SET = ("crashes", "reason")
 
 
 SAME_AS_BEFORE = ("length_s", "capacity", "users", "idle", "stranded", "waiting_jobs", "status", "note")
@@ -118,6 +124,8 @@ def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
             row["grants"] = [_grant_row(grant, record.length_s, last) for grant in record.grants]
             if "users" in row:
                 row["users"] = [asdict(user) for user in record.users]
+        elif isinstance(record, JobRecord):
+            row = {key: value for key, value in row.items() if value or key not in _ONLY_WHERE_SET}
         yield row
 
 

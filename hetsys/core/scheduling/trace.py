@@ -11,6 +11,8 @@ class Job:
     """One training job. `steps_per_s[kind]` is the speed of the *whole gang* on that kind; 0 or absent: cannot run there.
 
     `spread_steps_per_s` holds the speeds of a gang that spans hosts ("unconsolidated"); an absent kind runs at the plain speed.
+    `known_steps_per_s`: what the scheduler is told of `steps_per_s` beforehand (None: exactly that). `program`: what really trains when
+    the job is executed, a family of `hetsys.models.jobs` and a size ("conv/tiny"); empty: it can only be simulated.
     """
 
     name: str
@@ -21,6 +23,8 @@ class Job:
     arrival_s: float
     steps_per_s: Mapping[str, float]
     spread_steps_per_s: Mapping[str, float] = field(default_factory=dict)
+    known_steps_per_s: Mapping[str, float] | None = None
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,9 @@ class JobTrace:
     """Everything that happens to a cluster in one run, the same for every system of a seed.
 
     `round_s` is the length of a lease, `restart_s` the time a job loses when it starts on devices that it did not hold.
-    `provenance` is the worst of its inputs (`measured`, `published`, `derived`); `data_sha256` maps each file read to its hash.
+    `learns`: speeds measured in leases replace what the scheduler was told. A job whose own processes die `max_crashes` times in a row
+    without progress is parked. `provenance` is the worst of its inputs (`measured`, `published`, `derived`); `data_sha256` maps each
+    file read to its hash.
     """
 
     tenants: tuple[Tenant, ...]
@@ -60,3 +66,5 @@ class JobTrace:
     max_rounds: int = 100_000
     provenance: str = "published"
     data_sha256: Mapping[str, str] = field(default_factory=dict)
+    learns: bool = False
+    max_crashes: int = 3

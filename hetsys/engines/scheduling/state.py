@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hetsys.core.cluster import Cluster, Device
 from hetsys.core.scheduling.admission import AdmittedJob, admit
 from hetsys.core.scheduling.isolated import isolated_jcts
 from hetsys.core.scheduling.place import place
-from hetsys.core.scheduling.plan import Allocation, Lease, RoundOutcome, RoundPlan
+from hetsys.core.scheduling.plan import Allocation, Lease, LeaseOutcome, RoundOutcome, RoundPlan
 from hetsys.core.scheduling.record import Grant, JobRecord, ParkedRecord, RoundRecord, SchedulingRecord, UserShare
 from hetsys.core.scheduling.rounding import Credits, round_gangs
+from hetsys.core.scheduling.speeds import SpeedBook
 from hetsys.core.scheduling.trace import JobTrace
 from hetsys.core.scheduling.users import users_of
 from hetsys.core.scheduling.view import ClusterView, JobView, TenantView
@@ -35,6 +36,8 @@ class LiveJob:
     lost_steps: int = 0
     restarts: int = 0
     preemptions: int = 0
+    crashes: int = 0
+    crashes_in_row: int = 0
 
 
 class SchedulingState:
@@ -49,6 +52,7 @@ class SchedulingState:
         self.now_ns = 0
         self.index = 0
         self.down: frozenset[str] = frozenset()
+        self.speeds = SpeedBook(cluster.kinds, trace.learns)
         self._credits: Credits = {}
         self._placed: dict[str, tuple[Device, ...]] = {}
         self._kind_index = {kind: index for index, kind in enumerate(cluster.kinds)}
@@ -85,7 +89,7 @@ class SchedulingState:
         by_tenant: dict[str, list[JobView]] = {}
         for job in self.live.values():
             spec = job.admitted.job
-            speeds = job.admitted.speeds
+            speeds = self.speeds.of(job.admitted)
             if self.down:
                 speeds = tuple(speed if spec.gang <= up else 0.0 for speed, up in zip(speeds, capacity, strict=True))
             if not self.down or any(speeds):
@@ -95,6 +99,10 @@ class SchedulingState:
             TenantView(name, tenant.weight, tuple(by_tenant[name])) for name, tenant in self.tenants.items() if name in by_tenant
         )
         return ClusterView(self.now_ns / NS, self.trace.round_s, self.cluster.kinds, capacity, tenants)
+
+    def delay(self, seconds: float) -> None:
+        """Let device time pass before the next round starts: a decision that was charged."""
+        self.now_ns += to_ns(seconds)
 
     def plan(self, allocation: Allocation, view: ClusterView) -> RoundPlan:
         """Whole gangs on devices: gang credits, then the one placer."""
@@ -109,14 +117,17 @@ class SchedulingState:
     def apply(
         self, allocation: Allocation, view: ClusterView, plan: RoundPlan, outcome: RoundOutcome, policy_s: float
     ) -> Iterator[SchedulingRecord]:
-        """Take in what a round achieved; yields its record, then one for each job that finished in it."""
+        """Take in what a round achieved; yields its record, then one for each job that finished in it or has crashed too often."""
         leases = {lease.job: lease for lease in plan.leases}
         for name, job in self.live.items():
             if name not in leases and job.held:
                 job.preemptions += 1
                 job.held = ()
         waiting = len(self.live) - len(leases)
-        grants, progress, finished = [], dict.fromkeys((tenant.name for tenant in view.tenants), 0.0), []
+        grants, progress = [], dict.fromkeys((tenant.name for tenant in view.tenants), 0.0)
+        finished: list[tuple[LiveJob, int]] = []
+        parked: list[tuple[LiveJob, str]] = []
+        users = self._user_shares(allocation, view)
         for result in outcome.leases:
             lease, job = leases[result.job], self.live[result.job]
             tenant = job.admitted.job.tenant
@@ -127,10 +138,13 @@ class SchedulingState:
             job.rounds_held += 1
             job.held = () if result.failed else self._placed[lease.job]
             progress[tenant] += result.steps / job.admitted.unit_steps_per_s
+            self.speeds.observe(job.admitted, lease, result)
+            if self._gives_up(job, result):
+                parked.append((job, f"crashed {job.crashes_in_row} times in a row without progress; the last time: {result.reason}"))
             grants.append(
                 Grant(
                     lease.job, tenant, lease.kind, lease.devices, result.steps, result.held_ns / NS,
-                    result.lost_steps, not lease.extended, result.failed, lease.spans_nodes,
+                    result.lost_steps, not lease.extended, result.failed, lease.spans_nodes, result.crashed,
                 )
             )  # fmt: skip
             if result.finish_ns is not None:
@@ -141,13 +155,15 @@ class SchedulingState:
         length_s = (outcome.end_ns - plan.start_ns) / NS
         yield RoundRecord(
             index=plan.index, start_s=plan.start_ns / NS, length_s=length_s, capacity=view.capacity,
-            users=self._user_shares(allocation, view), grants=tuple(grants), progress=progress, idle=tuple(idle),
+            users=users, grants=tuple(grants), progress=progress, idle=tuple(idle),
             stranded=tuple(idle) if waiting else (0,) * len(idle), waiting_jobs=waiting, status=allocation.status,
             note=allocation.note, policy_s=policy_s,
         )  # fmt: skip
         for job, finish_ns in finished:
             yield self._leave(job, "finished", finish_ns)
         self.now_ns, self.index = outcome.end_ns, self.index + 1
+        for job, reason in parked:
+            yield self._leave(job, "parked", None, reason)
 
     def leftover(self) -> list[SchedulingRecord]:
         """Records of the jobs that were still live, or had not arrived, when the rounds ran out."""
@@ -183,7 +199,16 @@ class SchedulingState:
         extended = len(job.held) == len(devices) and set(job.held) == set(devices)
         return Lease(name, devices[0].kind, tuple(device.name for device in devices), speed, extended, spans)
 
-    def _leave(self, job: LiveJob, status: str, finish_ns: int | None) -> JobRecord:
+    def _gives_up(self, job: LiveJob, result: LeaseOutcome) -> bool:
+        """Count a crash, or progress, which makes up for those before; whether `job` is to be parked."""
+        if result.crashed:
+            job.crashes += 1
+            job.crashes_in_row += 1
+        elif result.steps:
+            job.crashes_in_row = 0
+        return job.crashes_in_row >= self.trace.max_crashes
+
+    def _leave(self, job: LiveJob, status: str, finish_ns: int | None, reason: str = "") -> JobRecord:
         spec = job.admitted.job
         del self.live[spec.name]
         return JobRecord(
@@ -191,7 +216,7 @@ class SchedulingState:
             start_s=None if job.start_ns is None else job.start_ns / NS, finish_s=None if finish_ns is None else finish_ns / NS,
             left_s=max(self.now_ns / NS, spec.arrival_s) if finish_ns is None else finish_ns / NS,
             steps=spec.num_steps - job.steps_left, lost_steps=job.lost_steps, restarts=job.restarts, preemptions=job.preemptions,
-            isolated_jct_s=self._isolated[spec.name],
+            isolated_jct_s=self._isolated[spec.name], crashes=job.crashes, reason=reason,
         )  # fmt: skip
 
     def _isolated_jcts(self, admitted: tuple[AdmittedJob, ...]) -> dict[str, float | None]:
@@ -207,8 +232,8 @@ class SchedulingState:
         return jcts
 
     def _user_shares(self, allocation: Allocation, view: ClusterView) -> tuple[UserShare, ...]:
-        """What each user was allotted; computed again only when the claims, the live jobs or the capacity change."""
-        key = (allocation.claims, tuple(job.name for job in view.jobs), view.capacity)
+        """What each user was allotted, by the true speeds; computed again only when claims, live jobs, capacity or beliefs change."""
+        key = (allocation.claims, tuple(job.name for job in view.jobs), view.capacity, self.speeds.version)
         if self._shares is None or self._shares[0] != key:
             users = users_of(view)
             user_of = {job: index for index, jobs in enumerate(users.jobs) for job in jobs}
@@ -217,7 +242,14 @@ class SchedulingState:
                 row = devices[user_of[claim.jobs[0]]]
                 for kind, share in enumerate(claim.devices):
                     row[kind] += share
-            columns = (users.names, users.tenants, users.weight.tolist(), devices, users.speed.tolist(), users.demand.tolist())
+            speeds = [self._true_speeds(jobs[0], row) for jobs, row in zip(users.jobs, users.speed.tolist(), strict=True)]
+            columns = (users.names, users.tenants, users.weight.tolist(), devices, speeds, users.demand.tolist())
             rows = zip(*columns, strict=True)
             self._shares = (key, tuple(UserShare(n, t, w, tuple(d), tuple(s), demand) for n, t, w, d, s, demand in rows))
         return self._shares[1]
+
+    def _true_speeds(self, job: str, believed: Sequence[float]) -> Sequence[float]:
+        """The normalised speeds of `job` as devices run it, 0 where the scheduler believes 0: what fairness is judged by."""
+        true = tuple(speed if seen else 0.0 for speed, seen in zip(self.live[job].admitted.speeds, believed, strict=True))
+        slowest = next(speed for speed in true if speed > 0)
+        return [speed / slowest for speed in true]

@@ -1,0 +1,175 @@
+"""The processes that hold leases: started, given orders, listened to and ended, one a gang rank. What they did is judged elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hetsys.core.cluster import Cluster
+from hetsys.core.errors import ConfigError, EngineError
+from hetsys.core.scheduling.admission import admit
+from hetsys.core.scheduling.plan import Lease, RoundPlan
+from hetsys.core.scheduling.trace import Job, JobTrace
+from hetsys.engines.scheduling.live.orders import Beat, Report, RunSteps, RunUntil, Start
+from hetsys.runtime.devices import worker_env
+from hetsys.runtime.launch import Launcher, Link, Worker
+
+PATIENCE_S = 120.0
+"""A process that neither reports nor gives a sign of life for so long hangs, and is ended."""
+_NAP_S = 1.0
+
+Entry = Callable[[Link, Start], None]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A gang that ended before it had reported: why, when (monotonic clock), after how many steps of its order (as far as its processes
+    had said), and whether it was by itself (`crashed`)."""
+
+    reason: str
+    at_ns: int
+    steps: int
+    crashed: bool
+
+
+@dataclass
+class _Gang:
+    lease: Lease
+    workers: list[Worker]
+    rendezvous: Path
+    reports: list[Report | None]
+    steps: int = 0
+    fault: str = ""
+    heard_ns: int = 0
+
+
+class Gangs:
+    """At most one gang a job. Every lease that is new in a round gets fresh processes; one that is extended keeps those it has."""
+
+    def __init__(self, trace: JobTrace, cluster: Cluster, folder: Path, seed: int, launcher: Launcher, entry: Entry) -> None:
+        """Raises ConfigError for a job that could run and has no program. `folder`: where ranks find each other."""
+        for item in admit(trace, cluster)[0]:
+            if not item.job.program:
+                raise ConfigError(f"workload.jobs.{item.job.name}.program", "", "names nothing to train; such a job can only be simulated")
+        self._jobs = {job.name: job for job in trace.jobs}
+        self._cluster, self._folder, self._seed = cluster, folder, seed
+        self._launcher, self._entry = launcher, entry
+        self._gangs: dict[str, _Gang] = {}
+        self._num_started = 0
+        slots = {kind: [device.name for device in cluster.devices if device.kind == kind] for kind in cluster.kinds}
+        self._slot = {name: slot for names in slots.values() for slot, name in enumerate(names)}
+
+    def turn(self, plan: RoundPlan, checkpoint: Callable[[str], str]) -> None:
+        """End the gangs whose lease is over and start those of new leases, each from its job's latest `checkpoint(job)`. Their state is
+        in the checkpoint, so they are ended at once. Does not wait for the new ones to be ready."""
+        kept = {lease.job for lease in plan.leases if lease.extended}
+        for job in [job for job in self._gangs if job not in kept]:
+            self.end(job)
+        for lease in plan.leases:
+            if lease.extended:
+                assert lease.job in self._gangs, f"the lease of {lease.job} is extended, and nothing runs under it"
+            else:
+                self._start(lease, checkpoint(lease.job))
+
+    def order(self, job: str, order: RunSteps | RunUntil) -> None:
+        """Send every rank of `job` an order; a rank that is found dead is remembered for `collect`."""
+        gang = self._gangs[job]
+        gang.reports, gang.steps, gang.heard_ns = [None] * len(gang.workers), 0, time.monotonic_ns()
+        try:
+            for worker in gang.workers:
+                worker.send(order)
+        except EngineError as error:
+            gang.fault = str(error)
+
+    def collect(
+        self, jobs: Sequence[str], kill_at_ns: Mapping[str, int] | None = None, kill_reason: str = ""
+    ) -> dict[str, list[Report] | Lost]:
+        """Wait for the reports of all ranks of `jobs`, by job, in order of rank. A gang that loses a rank is ended as a whole at once, and
+        so is one whose time in `kill_at_ns` (monotonic clock) comes before it has reported."""
+        answers: dict[str, list[Report] | Lost] = {}
+        kill_at_ns = kill_at_ns or {}
+        while waiting := [job for job in jobs if job not in answers]:
+            now_ns = time.monotonic_ns()
+            for job in waiting:
+                if self._gangs[job].fault:
+                    answers[job] = self._lose(job, self._gangs[job].fault, crashed=True)
+                elif job in kill_at_ns and now_ns >= kill_at_ns[job]:
+                    answers[job] = self._lose(job, kill_reason, crashed=False)
+                elif now_ns - self._gangs[job].heard_ns > PATIENCE_S * 1e9:
+                    answers[job] = self._lose(job, f"{self._silent(job)} gave no sign of life for {PATIENCE_S:g} s", crashed=True)
+            waiting = [job for job in waiting if job not in answers]
+            nap_s = min([_NAP_S, *((kill_at_ns[job] - now_ns) / 1e9 for job in waiting if job in kill_at_ns)])
+            for job in self._listen(waiting, nap_s):
+                answers[job] = [report for report in self._gangs[job].reports if report is not None]
+        return answers
+
+    def end(self, job: str) -> None:
+        """End the processes of `job`, if any, at once."""
+        gang = self._gangs.pop(job, None)
+        if gang is not None:
+            for worker in gang.workers:
+                worker.kill()
+            gang.rendezvous.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End every process. Safe to call twice."""
+        for job in list(self._gangs):
+            self.end(job)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, lease: Lease, checkpoint: str) -> None:
+        job, sheet = self._jobs[lease.job], self._cluster.sheets[lease.kind]
+        self._folder.mkdir(parents=True, exist_ok=True)
+        rendezvous = self._folder / f"lease-{self._num_started}"
+        self._num_started += 1
+        gang = self._gangs[lease.job] = _Gang(lease, [], rendezvous, [])
+        for rank, device in enumerate(lease.devices):
+            start = Start(
+                job=job.name, program=job.program, seed=job_seed(self._seed, job), rank=rank, world_size=job.gang, device=device,
+                kind=lease.kind, checkpoint=checkpoint, rendezvous=str(rendezvous), native=sheet.native,
+                cuda_index=sheet.cuda_indices[self._slot[device]] if sheet.native == "cuda" else 0,
+                busy_fraction=sheet.busy_fraction if sheet.native else 1.0,
+            )  # fmt: skip
+            name = f"job {job.name} rank {rank} on {device}"
+            gang.workers.append(self._launcher.start(name, self._entry, (start,), worker_env(sheet.native)))
+
+    def _listen(self, jobs: Sequence[str], nap_s: float) -> list[str]:
+        """Read what has come within `nap_s`; the jobs whose last report is in."""
+        of = {id(worker): (job, rank) for job in jobs for rank, worker in enumerate(self._gangs[job].workers)}
+        silent = [self._gangs[job].workers[rank] for job, rank in of.values() if self._gangs[job].reports[rank] is None]
+        done = []
+        for worker in self._launcher.wait(silent, max(0.0, nap_s)) if silent else ():
+            job, rank = of[id(worker)]
+            gang = self._gangs[job]
+            try:
+                message = worker.recv(PATIENCE_S)
+            except EngineError as error:
+                gang.fault = gang.fault or str(error)
+                continue
+            gang.heard_ns = time.monotonic_ns()
+            if isinstance(message, Beat):
+                gang.steps = max(gang.steps, message.steps)
+            else:
+                gang.reports[rank] = message
+                if all(gang.reports):
+                    done.append(job)
+        return done
+
+    def _lose(self, job: str, reason: str, crashed: bool) -> Lost:
+        gang = self._gangs[job]
+        made = [report.steps for report in gang.reports if report is not None]
+        self.end(job)
+        return Lost(reason, time.monotonic_ns(), max([gang.steps, *made]), crashed)
+
+    def _silent(self, job: str) -> str:
+        gang = self._gangs[job]
+        return next(worker.name for worker, report in zip(gang.workers, gang.reports, strict=True) if report is None)
+
+
+def job_seed(seed: int, job: Job) -> int:
+    """What the weights and data of `job` are drawn from in a run of `seed`, whatever the scheduler."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{job.name}".encode()).digest()[:4], "little") >> 1
