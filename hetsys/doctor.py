@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,12 +10,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from hetsys.core import host
+from hetsys.core.cluster import Cluster, NodeGroup
 from hetsys.core.errors import ConfigError, HetsysError
 from hetsys.core.paths import data_dir, results_dir, shipped
 
-INSTRUCTION_SETS = ("sse4_1", "avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 PACKAGES = {
-    "torch": "nothing today; real execution later",
+    "accelerate": "gangs of real training jobs",
     "wandb": "mirror of a run's files; without it choose tracker=files",
     "matplotlib": "hetsys figures",
     "pandas": "analysis in your own scripts",
@@ -41,10 +40,10 @@ def main() -> int:
     from rich.console import Console
 
     console = Console()
-    findings = [*machine(), *packages(), code(), data(), results(), *solvers()]
+    findings = [*machine(), torch(), *packages(), code(), data(), results(), *solvers()]
     console.print(_table(findings))
     console.print(_clusters())
-    console.print("Today runs are simulated: native and emulated execution are not there yet.")
+    console.print("native and emulated: backend=torch, jobs really train; simulated: backend=sim. hetsys profile measures native devices.")
     bad = [finding.topic for finding in findings if finding.ok is False]
     console.print(f"To mend: {', '.join(bad)}" if bad else "All well.")
     return 1 if bad else 0
@@ -54,19 +53,26 @@ def machine() -> Iterator[Finding]:
     """Processor, memory, GPUs and compiler."""
     import psutil
 
-    from hetsys.tracking.env import machine as host
     from hetsys.tracking.env import package_versions
 
-    facts = host()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else facts["cores"]
+    facts = host.facts()
     memory = psutil.virtual_memory()
     yield Finding("python", f"{package_versions()['python']} on {facts['platform']}")
-    yield Finding("processor", f"{facts['cpu']}, {facts['cores']} cores, {usable} usable")
-    yield Finding("instruction sets", _instruction_sets())
+    yield Finding("processor", f"{facts['cpu']}, {facts['cores']} cores, {host.usable_cores()} usable, fingerprint {facts['fingerprint']}")
+    yield Finding("instruction sets", ", ".join(host.instruction_sets()) or "none of those that matter here, or unknown on this system")
+    yield Finding("CPU generations", _generations())
     yield Finding("memory", f"{memory.total / 1e9:.1f} GB, {memory.available / 1e9:.1f} GB available")
     yield Finding("GPUs", _gpus())
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     yield Finding("C compiler", compiler or "none (not needed today)")
+
+
+def torch() -> Finding:
+    """How torch is built; it is not imported for that."""
+    build = host.torch_build()
+    if not build.version:
+        return Finding("torch", "absent: real runs need it", ok=False)
+    return Finding("torch", f"{build.version}, " + (f"with CUDA {build.cuda}" if build.cuda else "for CPUs only"))
 
 
 def packages() -> Iterator[Finding]:
@@ -137,25 +143,24 @@ def solvers() -> Iterator[Finding]:
             yield Finding(f"solver {name}", f"self-test: optimum {found:g}, expected {SELF_TEST_OPTIMUM:g}", ok=good)
 
 
-def _instruction_sets() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return "unknown on this system"
-    flags = next((set(line.partition(":")[2].split()) for line in lines if line.startswith("flags")), set())
-    return ", ".join(name for name in INSTRUCTION_SETS if name in flags) or "none of those that matter here"
+def _generations() -> str:
+    """The kinds of CPU worker that this processor can be."""
+    from hetsys.runtime.here import sheets
+
+    by_native = {sheet.native: kind for kind, sheet in sheets().items() if sheet.native.startswith("cpu")}
+    slow_to_fast = [by_native[native] for native in ("cpu:sse41", "cpu:avx2", "cpu")]
+    here = [kind for kind in slow_to_fast if _why_not(Cluster([NodeGroup(kind, 1)], sheets()), cores=2) is None]
+    newer = [name for name in host.instruction_sets() if name.startswith(("avx512", "amx"))]
+    return ", ".join(here) + ("" if newer or "cpu_avx2" not in here else " (cpu_full is no faster than cpu_avx2 on this processor)")
 
 
 def _gpus() -> str:
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    if shutil.which("nvidia-smi") is None:
         return "none"
-    query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"nvidia-smi does not answer ({type(error).__name__})"
-    return "; ".join(done.stdout.splitlines()) if done.returncode == 0 and done.stdout.strip() else "none that nvidia-smi can see"
+    found = "; ".join(f"{gpu.name}, {gpu.memory_bytes / 1e9:.0f} GB" for gpu in host.gpus())
+    if found and not host.torch_build().cuda:
+        return f"{found}: not usable, this torch is built for CPUs only"
+    return found or "none that nvidia-smi can see"
 
 
 def _table(findings: list[Finding]) -> Any:
@@ -172,15 +177,52 @@ def _table(findings: list[Finding]) -> Any:
 
 
 def _clusters() -> Any:
-    import yaml
     from rich.table import Table
-
-    from hetsys.workloads.throughputs import KINDS
 
     table = Table("cluster", "devices", "native", "emulated", "simulated", title="What can run here", title_justify="left")
     for path in sorted((shipped("conf") / "cluster").glob("*.yaml")):
-        file = yaml.safe_load(path.read_text(encoding="utf-8"))
-        covered = all(group["kind"] in KINDS for group in file["nodes"])
-        simulated = "yes" if covered else "with a tenant file of your own speeds"
-        table.add_row(path.stem, file["about"]["label"], "not yet", "not yet", simulated)
+        table.add_row(path.stem, *_what_runs(path))
     return table
+
+
+def _what_runs(path: Path) -> tuple[str, ...]:
+    """What it consists of, and whether it runs natively, emulated and simulated here."""
+    from hetsys.core.calibration import find
+    from hetsys.workloads.throughputs import KINDS
+
+    cluster, label = _read_cluster(path)
+    if not cluster.native:
+        if set(cluster.kinds) <= set(KINDS):
+            return label, "no: not here", "with workload=live_mix", "yes"
+        return label, "no: not here", *["with a tenant file of your own speeds"] * 2
+    devices = " + ".join(f"{count} {kind}" for kind, count in cluster.num_devices_by_kind.items())
+    why_not = _why_not(cluster)
+    if why_not is not None:
+        return devices, f"no: {why_not}", "no: it is native", "with workload=native_mix"
+    calibration = find(cluster, results_dir())
+    measured = f"yes, measured {calibration.made_at[:10]}" if calibration else "yes, not measured yet"
+    return devices, measured, "no: it is native", "with workload=native_mix"
+
+
+def _why_not(cluster: Cluster, cores: float | None = None) -> str | None:
+    from hetsys.runtime.devices import check_busy
+
+    try:
+        check_busy(cluster, cores)
+    except ConfigError as mistake:
+        return f"{mistake.value}: {mistake.remedy}"
+    return None
+
+
+def _read_cluster(path: Path) -> tuple[Cluster, str]:
+    """The cluster of a file of conf/cluster and its label, as Hydra would make it."""
+    import yaml
+
+    from hetsys.runtime.here import LocalCluster, sheets
+
+    file = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if "nodes" not in file:
+        return LocalCluster(file["max_devices"]).resolve(), file["about"]["label"]
+    chosen = {key.rpartition(".")[2]: option for line in file["defaults"] if isinstance(line, dict) for key, option in line.items()}
+    made = Cluster([NodeGroup(**group) for group in file["nodes"]], {kind: sheets()[option] for kind, option in chosen.items()})
+    return made, file["about"]["label"]

@@ -55,6 +55,7 @@ def test_tenants_without_jobs_or_with_a_senseless_weight_are_parked() -> None:
         (JobTrace((Tenant("a"),), (job("x", "nobody"),)), "workload.jobs.x.tenant"),
         (JobTrace((Tenant("a"),), (), restart_s=400.0), "workload.restart_s"),
         (JobTrace((Tenant("a"),), (), round_s=nan), "workload.round_s"),
+        (JobTrace((Tenant("a"),), (), max_crashes=0), "workload.max_crashes"),
         (JobTrace((Tenant("a"),), (), failures=(DeviceFailure("nope", 0, 1),)), "workload.failures.device"),
     ],
 )

@@ -14,7 +14,7 @@ from hetsys.core.cluster import Cluster, DeviceSheet, Link, NodeGroup
 from hetsys.core.errors import ConfigError
 from hetsys.core.paths import shipped
 
-CLUSTERS = sorted(path.stem for path in (shipped("conf") / "cluster").glob("*.yaml"))
+CLUSTERS = sorted(path.stem for path in (shipped("conf") / "cluster").glob("*.yaml") if "\nnodes:" in path.read_text())
 DEVICES = sorted(path.stem for path in (shipped("conf") / "cluster" / "device").glob("*.yaml"))
 NAMED = {"a100_40g", "a100_80g", "h100", "h200", "k80", "l4", "p100", "t4", "v100", "xeon6342_core"}
 NAMED |= {"rtx3070", "rtx3080", "rtx3090", "rtx4090"}
