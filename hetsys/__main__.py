@@ -6,7 +6,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,12 +15,7 @@ from hetsys.core.paths import results_dir
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hetsys.config import Sweep
-    from hetsys.core.experiment import Experiment
-    from hetsys.runner import SweepResult
-
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
-_REASONS = 10
 LISTS = ("systems", "clusters", "devices", "tables", "models", "workloads", "experiments", "figures")
 
 
@@ -65,96 +59,15 @@ def _interrupt(signum: int, frame: object) -> NoReturn:
 
 
 def _run(argv: Sequence[str]) -> int:
-    from hetsys.config import check_composes, compose_experiments
+    from hetsys.config import check_composes
     from hetsys.config.arguments import parse_arguments, show
+    from hetsys.runner.command import run_command
 
     if parse_arguments(argv).shows:
         check_composes(argv)
         show(argv)
         return OK
-    sweep = compose_experiments(argv)
-    return _plan(sweep) if sweep.plan_only else _execute(sweep)
-
-
-def _plan(sweep: Sweep) -> int:
-    from hetsys.runner import plan_sweep
-
-    console = _console()
-    _say([*sweep.remarks, *sweep.notices], console)
-    plan_sweep(sweep.experiments, console)
-    return OK
-
-
-def _execute(sweep: Sweep) -> int:
-    """Run the sweep; then say what failed, print the table with the source of its numbers, and where results and figures lie."""
-    from hetsys.config import launch_with_hydra
-    from hetsys.report.compare import closing_table
-    from hetsys.runner import run_sweep
-
-    console = _console()
-    _say([*sweep.remarks, *sweep.notices], console)
-
-    def launch(todo: list[Experiment], function: Callable[[Experiment], str | None]) -> list[str | None]:
-        return launch_with_hydra(replace(sweep, experiments=todo), function)
-
-    result = run_sweep(sweep.experiments, console=console, launch=None if sweep.launcher == "basic" else launch)
-    for line in _failures(result.failed):
-        print(f"hetsys: failed: {line}", file=sys.stderr)
-    done = [*result.finished, *result.skipped]
-    results = sweep.experiments[0].results
-    if result.skipped and not result.interrupted:
-        console.print(_skipped(result, sweep.experiments[0].resume), soft_wrap=True)
-    if done:
-        closing_table(done, sweep.baseline, console, sweep.experiments[0].resume == "any")
-        _say(sweep.notices, console)
-        console.print(f"results: {_shown(results / sweep.name)}", soft_wrap=True)
-    if done and not result.interrupted:
-        _draw(sweep.name, results, console)
-    if result.interrupted:
-        raise KeyboardInterrupt
-    return FAILED if result.failed else OK
-
-
-def _say(notices: Sequence[str], console: Console) -> None:
-    for notice in notices:
-        console.print(notice, soft_wrap=True, markup=False, highlight=False)
-
-
-def _failures(failed: Sequence[tuple[Path, str]]) -> list[str]:
-    """One line for each reason, the most frequent first; reasons that differ only in the run's own folder are one."""
-    groups: dict[str, list[tuple[Path, str]]] = {}
-    for path, reason in failed:
-        groups.setdefault(reason.replace(str(path), ""), []).append((path, " ".join(reason.split())))
-    ranked = sorted(groups.values(), key=len, reverse=True)
-    lines = []
-    for group in ranked[:_REASONS]:
-        path, reason = group[0]
-        lines.append(f"{_shown(path)}: {reason}" if len(group) == 1 else f"{len(group)} runs, for example {_shown(path)}: {reason}")
-    others = sum(map(len, ranked[_REASONS:]))
-    return lines + ([f"{others} more runs, for other reasons; `hetsys show RUN` says why"] if others else [])
-
-
-def _skipped(result: SweepResult, resume: str) -> str:
-    total = len(result.finished) + len(result.skipped) + len(result.failed)
-    stood = "stood finished at this commit" if resume == "commit" else "stood finished"
-    if len(result.skipped) == total:
-        return f"{f'all {total} runs' if total > 1 else 'the one run'} {stood}; nothing was run"
-    return f"{len(result.skipped)} of {total} runs {stood} and were left alone"
-
-
-def _draw(name: str, results: Path, console: Console) -> None:
-    """The figures of the experiment; none of them is worth failing for when every run is done."""
-    from hetsys.report.figures import draw_for
-
-    try:
-        for path in draw_for(name, results, results / "figures"):
-            console.print(f"figure: {_shown(path)}", soft_wrap=True)
-    except OSError as error:
-        print(f"hetsys: figure not drawn: {error}", file=sys.stderr)
-
-
-def _shown(path: Path) -> Path:
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return run_command(argv, _console())
 
 
 def _console() -> Console:
@@ -190,9 +103,12 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
+    from hetsys.report import agreement
     from hetsys.report.compare import main as compare
     from hetsys.runner import rerun
 
+    if arguments.same:
+        return agreement.main(arguments.paths)
     return compare(arguments, rerun)
 
 
@@ -207,6 +123,16 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from hetsys.doctor import main as doctor
 
     return doctor()
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    from hetsys.config import compose_cluster
+    from hetsys.profile import main as profile
+    from hetsys.runtime.devices import check_busy
+
+    cluster = compose_cluster(arguments.cluster)
+    check_busy(cluster)
+    return profile(cluster, arguments.cluster, arguments.results, _console(), arguments.quick)
 
 
 def _replay(arguments: argparse.Namespace) -> int:
@@ -266,6 +192,10 @@ def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     compare.add_argument("--any-commit", action="store_true", help="let runs of several commits share the table, which then says so")
     compare.add_argument("--format", choices=("table", "csv", "json", "markdown"), default="table")
     compare.add_argument("--aa", action="store_true", help="run the baseline again and compare it with itself: the noise floor")
+    compare.add_argument("--same", action="store_true", help="whether the runs of two PATHs (emulated, simulated) are equal to the bit")
+    profile = parsers["profile"]
+    profile.add_argument("cluster", nargs="?", default="cpu_generations", metavar="CLUSTER", help="default: cpu_generations; or local")
+    profile.add_argument("--quick", action="store_true", help="a coarser measurement in a quarter of the time")
     figures = parsers["figures"]
     figures.add_argument("names", nargs="*", metavar="NAME", help="figures to draw (default: those whose results are here)")
     figures.add_argument("--list", action="store_true", help="claim, command, minutes and direction of each figure; draw none")
@@ -274,7 +204,7 @@ def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     parsers["fetch"].add_argument("--list", action="store_true", help="address, licence, size, SHA-256 of each; download none")
     for name in ("compare", "figures"):
         parsers[name].add_argument("--frame", metavar="HASH", help="only runs of this frame (the first digits do); `hetsys ls` lists them")
-    for name in ("ls", "show", "replay", "compare", "figures"):
+    for name in ("ls", "show", "replay", "compare", "figures", "profile"):
         parsers[name].add_argument(
             "--results", type=Path, default=results_dir(), metavar="PATH", help="default: HETSYS_RESULTS or ./results"
         )
@@ -300,6 +230,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., int], tuple[str, ...]]] = {
             "hetsys compare",
             "hetsys compare results/oef_mix --baseline gavel",
             "hetsys compare --metric jct_mean_s --metric envy_max --format markdown",
+            "hetsys compare --same results/oef_live results/oef_live_sim",
         ),
     ),
     "figures": (
@@ -308,6 +239,11 @@ COMMANDS: dict[str, tuple[str, Callable[..., int], tuple[str, ...]]] = {
         ("hetsys figures --list", "hetsys figures", "hetsys figures --out /tmp/pictures"),
     ),
     "doctor": ("what this machine has, and what runs on it natively, emulated or simulated", _doctor, ("hetsys doctor",)),
+    "profile": (
+        "measure this machine's own devices: training speeds, operations, restarts; native runs read them",
+        _profile,
+        ("hetsys profile", "hetsys profile local", "hetsys profile cpu_generations --quick"),
+    ),
     "replay": (
         "run a stored run again from its own configuration and say what differs",
         _replay,

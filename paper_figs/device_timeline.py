@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hetsys.core.errors import ConfigError
 from hetsys.report.drawing import COLOURS, GREY, PALE, canvas, caption_of_runs, save, style
@@ -20,12 +20,23 @@ FIGURE = Figure(
     minutes=2,
     expected="equal_split: every tenant on every kind; gavel and oef_coop: tenants settle on the kinds that speed them up most",
     experiment="oef_mix",
+    also=("oef",),
 )
 
 PREFERRED = ("equal_split", "gavel", "oef_coop")
 MAX_SYSTEMS = 3
 ZOOM = 16
 """The right panels show this fraction of the time, from the start: there the leases can be told apart."""
+
+
+class Unit(NamedTuple):
+    name: str
+    seconds: float
+
+
+SECONDS, HOURS = Unit("seconds", 1.0), Unit("hours", 3600.0)
+LEAST_HOURS = 0.2
+"""Shorter runs are drawn in seconds."""
 
 
 def draw(runs: list[StoredRun], out: Path) -> list[Path]:
@@ -37,7 +48,8 @@ def draw(runs: list[StoredRun], out: Path) -> list[Path]:
         raise ConfigError("results", str(chosen[0].path), "its records hold no lease, so there is nothing to draw")
     hours, heights = _device_hours(everything), _rows(chosen, everything)
     colours = dict(zip(sorted(hours, key=lambda tenant: (-hours[tenant], tenant)), COLOURS, strict=False))
-    end_h = max(span.end_s for span in everything) / 3600.0
+    end_s = max(span.end_s for span in everything)
+    unit = HOURS if end_s >= LEAST_HOURS * HOURS.seconds else SECONDS
     with style():
         figure = canvas(9.6, 1.15 + 2.05 * len(chosen))
         height = figure.get_size_inches()[1]
@@ -46,10 +58,10 @@ def draw(runs: list[StoredRun], out: Path) -> list[Path]:
             bottom = 0.6 + 2.05 * (len(chosen) - 1 - index)
             whole = figure.add_axes((0.055, bottom / height, 0.555, 1.72 / height))
             start = figure.add_axes((0.635, bottom / height, 0.355, 1.72 / height))
-            for axes, until_h in ((whole, end_h), (start, end_h / ZOOM)):
-                _panel(axes, spans[run.system], heights, colours, until_h, last=index == len(chosen) - 1)
+            for axes, until_s in ((whole, end_s), (start, end_s / ZOOM)):
+                _panel(axes, spans[run.system], heights, colours, until_s, unit, last=index == len(chosen) - 1)
             whole.set_title(run.label.partition(" (")[0], pad=4)
-            whole.text(1.0, 1.02, _facts(run), transform=whole.transAxes, ha="right", va="bottom", fontsize=7, color=GREY)
+            whole.text(1.0, 1.02, _facts(run, unit), transform=whole.transAxes, ha="right", va="bottom", fontsize=7, color=GREY)
             start.set_title("how it begins", pad=4, fontweight="normal", fontsize=8.5)
             start.set_yticks([])
         _legend(figure, colours, hours, height)
@@ -96,21 +108,22 @@ def _panel(
     spans: list[Span],
     rows: dict[str, dict[str, float]],
     colours: dict[str, str],
-    end_h: float,
+    until_s: float,
+    unit: Unit,
     last: bool,
 ) -> None:
     from matplotlib.collections import PolyCollection
 
     boxes, faces = [], []
-    for span in _merged([span for span in spans if span.start_s / 3600.0 < end_h]):
-        y, start, end = rows[span.kind][span.device], span.start_s / 3600.0, span.end_s / 3600.0
+    for span in _merged([span for span in spans if span.start_s < until_s]):
+        y, start, end = rows[span.kind][span.device], span.start_s / unit.seconds, span.end_s / unit.seconds
         boxes.append([(start, y - 0.42), (end, y - 0.42), (end, y + 0.42), (start, y + 0.42)])
         faces.append(colours.get(span.tenant, PALE))
     axes.add_collection(PolyCollection(boxes, facecolors=faces, edgecolors="none", rasterized=True))
-    failed = [(span.end_s / 3600.0, rows[span.kind][span.device]) for span in spans if span.failed and span.end_s / 3600.0 <= end_h]
+    failed = [(span.end_s / unit.seconds, rows[span.kind][span.device]) for span in spans if span.failed and span.end_s <= until_s]
     if failed:
         axes.scatter(*zip(*failed, strict=True), marker="x", s=14, color="black", linewidths=1.0, zorder=5)
-    axes.set_xlim(0, end_h)
+    axes.set_xlim(0, until_s / unit.seconds)
     axes.set_ylim(-0.8, max(height for row in rows.values() for height in row.values()) + 0.8)
     axes.set_yticks([sum(row.values()) / len(row) for row in rows.values()])
     axes.set_yticklabels(list(rows))
@@ -118,7 +131,7 @@ def _panel(
     axes.tick_params(axis="x", labelbottom=last)
     axes.spines["left"].set_visible(False)
     if last:
-        axes.set_xlabel("device time (hours)")
+        axes.set_xlabel(f"time ({unit.name})")
 
 
 def _merged(spans: list[Span]) -> list[Span]:
@@ -135,7 +148,7 @@ def _merged(spans: list[Span]) -> list[Span]:
     return boxes
 
 
-def _facts(run: StoredRun) -> str:
+def _facts(run: StoredRun, unit: Unit) -> str:
     summary = run.summary
     facts = []
     if summary.get("idle_device_fraction") is not None:
@@ -143,7 +156,7 @@ def _facts(run: StoredRun) -> str:
     if summary.get("restarts_per_round") is not None:
         facts.append(f"{summary['restarts_per_round']:.1f} restarts a round")
     if summary.get("jct_mean_s") is not None:
-        facts.append(f"mean JCT {summary['jct_mean_s'] / 3600:.1f} h")
+        facts.append(f"mean JCT {summary['jct_mean_s'] / unit.seconds:.1f} {unit.name[0]}")
     return " · ".join(facts)
 
 

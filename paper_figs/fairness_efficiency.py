@@ -21,6 +21,7 @@ FIGURE = Figure(
     minutes=2,
     expected="oef_coop at or right of gavel, sharing incentive near 1; equal_split left, at 1; max_efficiency right and lowest",
     experiment="oef_mix",
+    also=("oef",),
     min_systems=2,
 )
 

@@ -19,13 +19,17 @@ from omegaconf import OmegaConf
 from hetsys.config.mistakes import from_instantiate
 from hetsys.config.options import read_options
 from hetsys.config.settings import PARTS, Settings, describe
+from hetsys.core.cluster import Cluster
 from hetsys.core.errors import ConfigError, InfeasiblePlan
 from hetsys.core.experiment import About, Experiment
 from hetsys.core.model import NoModel
 from hetsys.core.scheduling.admission import admit
+from hetsys.core.scheduling.trace import Job
 
 _SHOWN_REASONS = 3
-_NO_RESULT = ("about", "options", "name", "plan_only", "resume", "require_source", "baseline", "tracker", "launch")
+_NO_RESULT = ("about", "options", "name", "plan_only", "resume", "require_source", "baseline", "beside", "tracker", "launch")
+MAX_REAL_STEPS = 5_000_000
+"""An emulated run executes every step that its devices are charged; more than these, on all gang ranks together, take hours."""
 
 
 @dataclass
@@ -39,7 +43,7 @@ class Builder:
     overrides: tuple[str, ...] = ()
     extra: tuple[Path, ...] = ()
     _parts: dict[str, Any] = field(default_factory=dict)
-    _sampled: set[tuple[int, int]] = field(default_factory=set)
+    _sampled: set[tuple[int, int, str]] = field(default_factory=set)
 
     def experiments(self, config: Mapping[str, Any], options: Mapping[str, str], seeds: Sequence[int]) -> list[Experiment]:
         """One experiment a seed. `config` is resolved; `options` holds the choice of each group.
@@ -50,10 +54,12 @@ class Builder:
         for seed in seeds:
             Settings(**{**{f.name: config[f.name] for f in dataclasses.fields(Settings)}, "seed": seed})
         parts = {part: self._part(part, config[part]) for part in PARTS}
+        parts["workload"] = self._fitted(parts["workload"], parts["cluster"])
         abouts = {part: describe(About, f"{part}.about", _words(config[part])) for part in parts}
         self._check(parts, abouts, config, options, seeds[0])
         stored = {
             **_brief(config),
+            "cluster": _brief(config["cluster"]) if _is_as_written(parts["cluster"], config["cluster"]) else _node(parts["cluster"]),
             "workload": _brief(_resolved(parts["workload"], config["workload"])),
             "options": dict(sorted(options.items())),
         }
@@ -70,7 +76,8 @@ class Builder:
                 workload=parts["workload"],
                 policy=parts["system"],
                 backend=parts["backend"].name,
-                source=parts["backend"].source,
+                source=parts["backend"].source(parts["cluster"]),
+                charge=parts["backend"].charge,
                 tracker=parts["tracker"].name,
                 workers=parts["launch"].workers,
                 results=self.results,
@@ -86,8 +93,13 @@ class Builder:
             for seed in seeds
         ]
 
+    def cluster(self, config: Mapping[str, Any]) -> Cluster:
+        """The cluster of a resolved configuration."""
+        cluster: Cluster = self._part("cluster", config["cluster"])
+        return cluster
+
     def _part(self, part: str, node: Mapping[str, Any]) -> Any:
-        """The object that `node` describes; a workload is resolved, so that what it read or guessed is stored and hashed."""
+        """The object that `node` describes; what has to find something out is resolved, so that what it found is stored and hashed."""
         facts = _without_about(node)
         text = part + _canonical(facts)
         if text not in self._parts:
@@ -95,28 +107,40 @@ class Builder:
             self._parts[text] = made.resolve() if hasattr(made, "resolve") else made
         return self._parts[text]
 
+    def _fitted(self, workload: Any, cluster: Cluster) -> Any:
+        """The workload with what it has to know of the cluster filled in, so that it is stored and hashed."""
+        if not hasattr(workload, "for_cluster"):
+            return workload
+        name = f"workload {id(workload)} for {id(cluster)}"  # _parts keeps both alive
+        if name not in self._parts:
+            self._parts[name] = workload.for_cluster(cluster, self.results)
+        return self._parts[name]
+
     def _check(
         self, parts: Mapping[str, Any], abouts: Mapping[str, About], config: Mapping[str, Any], options: Mapping[str, str], seed: int
     ) -> None:
         self._check_domain(abouts, options)
-        backend, wanted = parts["backend"], config["require_source"]
-        if wanted is not None and backend.source != wanted:
-            remedy = f"backend={options['backend']} gives {backend.source!r} numbers; choose another backend"
-            raise ConfigError("require_source", wanted, remedy)
+        source, wanted = parts["backend"].source(parts["cluster"]), config["require_source"]
+        if wanted is not None and source != wanted:
+            raise ConfigError("require_source", wanted, _other_source(wanted, source, options))
         if abouts["workload"].domain == "scheduling":
             self._check_scheduling(parts, options, seed)
 
     def _check_scheduling(self, parts: Mapping[str, Any], options: Mapping[str, str], seed: int) -> None:
-        """Sample the trace of `seed` once for each workload and cluster: what cannot be read or admitted is found before any run."""
+        """Sample the trace of `seed` once for each workload, cluster and source: what cannot be read, admitted or executed is found
+        before any run."""
         if not isinstance(parts["model"], NoModel):
             raise ConfigError("model", options["model"], "a scheduling workload brings jobs of its own; leave model out")
-        pair = (id(parts["workload"]), id(parts["cluster"]))  # _parts keeps both alive
-        if pair in self._sampled:
+        source = parts["backend"].source(parts["cluster"])
+        case = (id(parts["workload"]), id(parts["cluster"]), source)  # _parts keeps both alive
+        if case in self._sampled:
             return
         admitted, parked = admit(parts["workload"].sample(seed, parts["cluster"]), parts["cluster"])
         if not admitted:
             raise InfeasiblePlan(_nothing_runs(options, [record.reason for record in parked]))
-        self._sampled.add(pair)
+        if source != "simulated":
+            _check_executable([item.job for item in admitted], source, options)
+        self._sampled.add(case)
 
     def _check_domain(self, abouts: Mapping[str, About], options: Mapping[str, str]) -> None:
         for part in ("system", "workload"):
@@ -152,6 +176,35 @@ def check_writable(results: Path, name: str) -> None:
     except OSError as error:
         remedy = f"cannot be written ({error.strerror}: {parent}); set HETSYS_RESULTS to a folder of yours"
         raise ConfigError("HETSYS_RESULTS", str(results), remedy) from error
+
+
+def _check_executable(jobs: Sequence[Job], source: str, options: Mapping[str, str]) -> None:
+    """Raise ConfigError unless every job has something that trains, and an emulated run can make all its steps in sensible time."""
+    for job in jobs:
+        if not job.program:
+            remedy = (
+                f"job type {job.job_type!r} has nothing that trains: add `program: FAMILY/SIZE` (like conv/tiny) to its jobs in "
+                f"workload={options['workload']}, or choose backend=sim"
+            )
+            raise ConfigError("backend", options["backend"], remedy)
+    steps = sum(job.num_steps * job.gang for job in jobs)
+    if source == "emulated" and steps > MAX_REAL_STEPS:
+        remedy = (
+            f"would really make {steps:,} training steps a run ({len(jobs)} jobs, all ranks of their gangs), and more than "
+            f"{MAX_REAL_STEPS:,} are refused; make jobs shorter (workload.duration_scale, with workload.round_s and restart_s in "
+            "proportion; workload=live_mix is so), or choose backend=sim"
+        )
+        raise ConfigError("backend", options["backend"], remedy)
+
+
+def _other_source(wanted: str, source: str, options: Mapping[str, str]) -> str:
+    remedies = {
+        "measured": "choose backend=torch and a cluster of this machine's devices (cluster=cpu_generations, cluster=local)",
+        "emulated": "choose backend=torch and a cluster that is not this machine's",
+        "simulated": "choose backend=sim",
+    }
+    given = f"backend={options['backend']} with cluster={options['cluster']} gives {source!r} numbers"
+    return f"{given}; {remedies.get(wanted, 'no run gives such')}"
 
 
 def _nothing_runs(options: Mapping[str, str], reasons: Sequence[str]) -> str:
@@ -197,6 +250,24 @@ def _resolved(workload: Any, node: Mapping[str, Any]) -> dict[str, Any]:
     """`node` with the values that the workload ended up with; nested groups stay as they are."""
     flat = [key for key, value in node.items() if hasattr(workload, key) and not _holds_group(value)]
     return {**node, **{key: _plain(getattr(workload, key)) for key in flat}}
+
+
+def _is_as_written(part: Any, node: Mapping[str, Any]) -> bool:
+    """Whether `part` is of the class that `node` names, and not something that it found out to be."""
+    return bool(_target(part) == node["_target_"])
+
+
+def _target(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _node(value: Any) -> Any:
+    """The configuration from which an object of dataclasses would be built again."""
+    if dataclasses.is_dataclass(value):
+        return {"_target_": _target(value), **{f.name: _node(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init}}
+    if isinstance(value, Mapping):
+        return {str(key): _node(item) for key, item in value.items()}
+    return [_node(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _holds_group(value: Any) -> bool:

@@ -26,6 +26,7 @@ from hetsys.config.build import Builder, check_writable
 from hetsys.config.mistakes import COMPOSITION_ERRORS, as_config_error
 from hetsys.config.options import read_options
 from hetsys.config.settings import PARTS, PresetAbout, describe
+from hetsys.core.cluster import Cluster
 from hetsys.core.errors import ConfigError, check_choice
 from hetsys.core.experiment import Experiment
 from hetsys.core.paths import results_dir, shipped
@@ -37,10 +38,10 @@ _SYSTEM = re.compile(r"system=([A-Za-z_]\w*)")
 
 @dataclass(frozen=True)
 class Sweep:
-    """The experiments of one command, in sweep order, and what the command says about all of them.
+    """The experiments of one preset or command, in sweep order, and what it says about all of them.
 
-    `remarks`: sentences about the sweep itself; `notices`: those that belong beside its numbers. `launcher`: the option of
-    `hydra/launcher`; "basic" means that hetsys itself runs the sweep. `argv`: the command's words.
+    `remarks`: sentences about the sweep itself; `notices`: those that belong beside its numbers. `beside`: presets that it wants to run
+    first. `launcher`: the option of `hydra/launcher`; "basic" means that hetsys itself runs the sweep. `argv`: the command's words.
     """
 
     experiments: list[Experiment]
@@ -49,6 +50,7 @@ class Sweep:
     name: str
     plan_only: bool
     baseline: str | None
+    beside: tuple[str, ...]
     launcher: str
     argv: tuple[str, ...]
 
@@ -77,6 +79,7 @@ def compose_experiments(argv: Sequence[str]) -> Sweep:
         name=first.name,
         plan_only=first.plan_only,
         baseline=first.baseline,
+        beside=tuple(first.beside),
         launcher=str(first.hydra.runtime.choices["hydra/launcher"]),
         argv=tuple(argv),
     )
@@ -97,6 +100,15 @@ def _without_repeats(built: Sequence[Experiment]) -> tuple[list[Experiment], lis
 
 def _notice(experiment: Experiment) -> str:
     return str(getattr(experiment.workload, "notice", ""))
+
+
+def compose_cluster(option: str) -> Cluster:
+    """The cluster `option` of conf/cluster, without an experiment around it. Raises ConfigError."""
+    words = ["~experiment", f"cluster={option}"]
+    arguments = parse_arguments(words)
+    with _loader() as loader:
+        config, _ = _compose_job(loader, arguments, words)
+        return Builder(results_dir()).cluster(_resolve(config, words))
 
 
 def check_composes(argv: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -12,6 +12,8 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
 from hetsys.config.schema import twin
+from hetsys.core.cluster import Cluster
+from hetsys.core.devicetime.charge import Charge
 from hetsys.core.errors import ConfigError, check_choice, did_you_mean
 from hetsys.core.experiment import About
 
@@ -31,7 +33,8 @@ class PresetAbout(About):
 class Settings:
     """The top-level keys. `name`: the experiment, a folder of results. `resume`: which finished runs are skipped.
 
-    `require_source`: refuse runs whose numbers would come from elsewhere. `baseline`: the system that tables compare with.
+    `require_source`: refuse runs whose numbers would come from elsewhere. `baseline`: the system that tables compare with. `beside`:
+    presets that run before this one where the command has no words that change what is run.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Settings:
     resume: str = "commit"
     require_source: str | None = None
     baseline: str | None = None
+    beside: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name):
@@ -52,11 +56,44 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class SimBackend:
+class Backend:
+    """What carries plans out. `charge_policy`, `charge_s`: what a decision costs on the run's clock, see `Charge`."""
+
+    name: ClassVar[str]
+
+    charge_policy: str = "constant"
+    charge_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.charge
+
+    @property
+    def charge(self) -> Charge:
+        return Charge(self.charge_policy, self.charge_s)
+
+    def source(self, cluster: Cluster) -> str:
+        """Where the numbers of a run on `cluster` come from."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SimBackend(Backend):
     """The simulator: same policies, same loop, same costs, no tensors."""
 
     name: ClassVar[str] = "sim"
-    source: ClassVar[str] = "simulated"
+
+    def source(self, cluster: Cluster) -> str:
+        return "simulated"
+
+
+@dataclass(frozen=True)
+class TorchBackend(Backend):
+    """Real work in real processes: on this machine's own devices where the cluster has them, else on emulated ones."""
+
+    name: ClassVar[str] = "torch"
+
+    def source(self, cluster: Cluster) -> str:
+        return "measured" if cluster.native else "emulated"
 
 
 @dataclass(frozen=True)
@@ -75,7 +112,7 @@ class WandbTracker:
 
 @dataclass(frozen=True)
 class LocalLaunch:
-    """Runs of a sweep share this machine. `workers`: how many at once; null = one a core."""
+    """Runs of a sweep share this machine. `workers`: how many simulated ones at once; null = one a core."""
 
     workers: int | None = None
 

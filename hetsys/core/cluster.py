@@ -114,7 +114,8 @@ class Cluster:
                 if getattr(group, name) < 0:
                     raise ConfigError(f"cluster.nodes[{i}].{name}", getattr(group, name), "must be 0 or more")
         if len({bool(self.sheets[kind].native) for kind in self.kinds}) > 1:
-            raise ConfigError("cluster.nodes", list(self.kinds), "mixes devices of this machine with others; a cluster is all native or not at all")
+            remedy = "mixes devices of this machine with others; a cluster is all native or not at all"
+            raise ConfigError("cluster.nodes", list(self.kinds), remedy)
         if not self.devices:
             raise ConfigError("cluster.nodes", [], "the cluster has no device; give at least one node with devices >= 1")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hetsys.core.cluster import Cluster
+from hetsys.core.devicetime.charge import Charge
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Experiment:
 
     `config_yaml`: the resolved configuration, enough to build this object again. `frame_hash`: hash of it without system, seed,
     tracker, launch and paths: runs with equal frames may be compared. `run_hash`: hash of it without tracker, launch and paths.
-    `source`: where its numbers will come from (measured, emulated, simulated). `overrides`: what the user typed.
+    `source`: where its numbers will come from (measured, emulated, simulated). `charge`: what a decision costs on the run's clock.
+    `overrides`: what the user typed.
     `resume`: "commit" (skip what is finished at this commit), "any" (at any commit) or "never" (run again).
     """
 
@@ -50,11 +52,17 @@ class Experiment:
     frame_hash: str
     run_hash: str
     config_yaml: str
+    charge: Charge = field(default_factory=Charge)
     system_about: About = About()
     overrides: tuple[str, ...] = ()
     resume: str = "commit"
     baseline: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        """Whether real work is done, measured or emulated: such runs have the machine to themselves."""
+        return self.source in ("measured", "emulated")
 
     @property
     def folder(self) -> Path:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from statistics import fmean, median
 
 from hetsys.core.errors import EngineError
 from hetsys.tracking.stored import StoredRun
 
 _REASONS = 2
+_PREDICTED = {"throughput": "throughput_prediction_error_fraction", "mean JCT": "jct_prediction_error_fraction"}
+LEAST_CPU_SHARE = 0.95
 _ALL_JOBS = ("jobs_finished", "jobs_unfinished", "jobs_withdrawn", "jobs_parked")
 
 
@@ -23,6 +26,10 @@ def caveats(runs: Sequence[StoredRun]) -> list[str]:
         if failures := solver_failures(group):
             whole = _sum(group, "solver_fallbacks", "solver_kept") == _sum(group, "rounds")
             lines.append(f"{label}: {failures}; its figures are {'not the policy' if whole else 'only in part the policy'}'s")
+    shares = [run.summary["worker_cpu_share"] for run in runs if run.summary.get("worker_cpu_share") is not None]
+    if shares and min(shares) < LEAST_CPU_SHARE:
+        got = f"workers got as little as {100 * min(shares):.0f} % of their processor time"
+        lines.append(f"this machine was busy: {got}; repeat when it is quiet")
     one_a_seed = list({run.summary["seed"]: run for run in reversed(runs)}.values())
     if _sum(runs, "jobs_parked", "tenants_parked"):
         tenants = _sum(one_a_seed, "tenants_parked")
@@ -42,6 +49,18 @@ def solver_failures(runs: Sequence[StoredRun]) -> str:
     return f"the solver failed in {sum(counts.values())} of {_sum(runs, 'rounds')} rounds ({said})" if said else ""
 
 
+def fidelity(runs: Sequence[StoredRun]) -> str:
+    """How far the simulator's prediction is from measured `runs`: the mean over a system's seeds, then the median over the systems; ""
+    where nothing was predicted."""
+    said: list[str] = []
+    for what, name in _PREDICTED.items():
+        errors = [[run.summary[name] for run in group if run.summary.get(name) is not None] for _, group in _by_label(runs)]
+        if any(errors):
+            off = median(fmean(of_system) for of_system in errors if of_system)
+            said.append(f"{what} {'off ' * (not said)}by {100 * off:.1f} %")
+    return f"simulator fed with this machine's profile: {', '.join(said)} (median over policies)" if said else ""
+
+
 def why_invalid(runs: Sequence[StoredRun]) -> str:
     """Which systems made seeds invalid, and why, from the runs whose summary says `valid: false`."""
     groups = _by_label([run for run in runs if run.summary.get("valid") is False])
@@ -59,7 +78,7 @@ def _jobs(runs: Sequence[StoredRun], one_a_seed: Sequence[StoredRun], name: str)
 def _reasons(runs: Iterable[StoredRun]) -> str:
     """The most frequent reasons of parked jobs and tenants with their counts, in brackets; each reason up to its first semicolon."""
     try:
-        counts = Counter(str(row["reason"]).partition(";")[0] for run in runs for row in run.rows("parked"))
+        counts = Counter(str(row["reason"]).partition(";")[0] for run in runs for row in run.parked_rows())
     except EngineError as error:
         return f" (reasons unknown: {error})"
     said = [f"{reason}: {count}" for reason, count in counts.most_common(_REASONS)]

@@ -13,7 +13,7 @@ from hetsys.core.costs import PROVENANCES, worst
 from hetsys.core.errors import ConfigError, EngineError, check_choice, did_you_mean
 from hetsys.metrics.catalog import HEADLINE, Metric, metric
 from hetsys.metrics.statistics import MARGIN, MIN_SEEDS, Effect, choose_scale, holm, paired_effect, verdict
-from hetsys.report.caveats import caveats, why_invalid
+from hetsys.report.caveats import caveats, fidelity, why_invalid
 from hetsys.tracking.stored import StoredRun, find_runs, of_frame
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Cell:
 class Frame:
     """What all runs of a comparison have in common, what was left out of it (`why_invalid`: which runs made seeds invalid, and why)
     and what the reader must know beside the figures (`caveats`, one line each). `commits` counts the runs of each commit where there
-    are several, which was asked for; `commit` is "several" then."""
+    are several, which was asked for; `commit` is "several" then. `fidelity`: how well measured runs were predicted."""
 
     experiment: str
     source: str
@@ -64,6 +64,7 @@ class Frame:
     unfinished: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     commits: Mapping[str, int] = field(default_factory=dict)
+    fidelity: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ def compare(
         unfinished=tuple(f"{run.system} seed {run.seed}: {run.status}" for run in missing),
         caveats=tuple(caveats([run for run in finished if run.summary["seed"] not in invalid])),
         commits=dict(sorted(commits.items())) if len(commits) > 1 else {},
+        fidelity=fidelity([run for run in finished if run.summary["seed"] not in invalid]),
     )
     return compare_rows([row for row in rows if row.seed not in invalid], frame, baseline, metrics)
 
@@ -256,12 +258,14 @@ def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:
 
 
 def _metrics(rows: Sequence[Row], wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The metrics to show; raises ConfigError for a name that no run has as a number."""
+    """The metrics to show (by default the headline ones that some run has as a number); raises ConfigError for an unknown name."""
     known = {name for row in rows for name, value in row.summary.items() if value is None or _is_number(value)}
     for name in wanted or ():
         if name not in known:
             raise ConfigError("metric", name, did_you_mean(name, known))
-    return tuple(dict.fromkeys(wanted)) if wanted else tuple(name for name in HEADLINE if name in known)
+    if wanted:
+        return tuple(dict.fromkeys(wanted))
+    return tuple(name for name in HEADLINE if any(_is_number(row.summary.get(name)) for row in rows))
 
 
 def _is_number(value: object) -> bool:

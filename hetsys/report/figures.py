@@ -24,7 +24,8 @@ class Figure:
     """What a figure is, as the variable FIGURE of its file in `paper_figs/`.
 
     `claim`: what it is meant to show; `command` makes its results in `minutes`; `expected`: the direction, written before the first
-    run; `experiment`: the preset whose results it is drawn from; `domain`: any other experiment of it can be drawn as well.
+    run; `experiment`: the preset whose results it is drawn from, or one of `also` where there are none; `domain`: any other experiment of
+    it can be drawn as well.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Figure:
     experiment: str
     domain: str = "scheduling"
     min_systems: int = 1
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,23 @@ def main(names: Sequence[str], list_only: bool, results: Path, out: Path, frame:
     for name in names:
         check_choice("figure", name, known)
     chosen = [known[name] for name in names] if names else list(known.values())
-    sets = {name: largest_set(results / name, frame) for name in dict.fromkeys(script.figure.experiment for script in chosen)}
+    sets = {script.figure.name: _set_for(script.figure, results, frame) for script in chosen}
     if list_only:
         for script in chosen:
-            _describe(script.figure, sets[script.figure.experiment][0], console.print)
+            _describe(script.figure, sets[script.figure.name][0], console.print)
         return 0
     require_matplotlib()
-    ready = [script for script in chosen if drawable(script.figure, sets[script.figure.experiment][0])]
+    ready = [script for script in chosen if drawable(script.figure, sets[script.figure.name][0])]
     missing = [script.figure for script in chosen if script not in ready]
     if missing and (names or not ready):
         needs = "; ".join(f"{figure.name}: {figure.command}" for figure in missing)
         raise ConfigError(
             "results", str(results), f"has no results for {', '.join(f.name for f in missing)}; make them first ({needs})"
         )
-    for experiment in dict.fromkeys(script.figure.experiment for script in ready):
-        console.print(_taken(*sets[experiment]), soft_wrap=True, highlight=False, markup=False)
+    for line in dict.fromkeys(_taken(*sets[script.figure.name]) for script in ready):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
     for script in ready:
-        paths = script.draw(sets[script.figure.experiment][0], out)
+        paths = script.draw(sets[script.figure.name][0], out)
         for line in [f"figure: {path}" for path in paths] or [f"{script.figure.name}: these results hold nothing to draw"]:
             console.print(line, soft_wrap=True, highlight=False)
     return 0
@@ -137,6 +139,12 @@ def largest_set(folder: Path, frame: str | None = None) -> tuple[list[StoredRun]
     largest = _group(max(chosen, key=lambda run: (counts[_group(run)], _written_ns(run))))
     runs = [run for run in chosen if _group(run) == largest]
     return runs, len(finished) - len(runs)
+
+
+def _set_for(figure: Figure, results: Path, frame: str | None) -> tuple[list[StoredRun], int]:
+    """The largest set of the first experiment that the figure can be drawn from."""
+    sets = (largest_set(results / name, frame) for name in (figure.experiment, *figure.also))
+    return next((found for found in sets if drawable(figure, found[0])), ([], 0))
 
 
 def _finished(folder: Path) -> list[StoredRun]:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hetsys.metrics.catalog import Metric, metric
+from hetsys.metrics.catalog import Metric
+from hetsys.metrics.catalog import metric as known_metric
 from hetsys.metrics.statistics import Effect
 from hetsys.report.compare import Cell, Comparison, short_commit
 
@@ -22,6 +23,7 @@ _STYLES = {"better": "green", "worse": "red", "no loss": "default", "inconclusiv
 _FIRST_WIDTH, _COLUMN_WIDTH, _PIPE_WIDTH = 16, 10, 110
 _WIDEST_PERCENT = 100.0
 """Half an interval beyond this is printed as `±>100%`: it says no more than that the effect is unknown."""
+LEAST_HOURS = 0.2
 _HEADS = {
     "throughput_normalized": "through-\nput",
     "jct_mean_s": "mean JCT\n(h)",
@@ -65,7 +67,7 @@ def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
     parts += [f"provenance {frame.provenance}"] if frame.provenance else []
     parts += [f"experiment {frame.experiment}"]
     parts += [] if frame.commits else [f"commit {short_commit(frame.commit) or 'unknown'}"]
-    lines = [", ".join(parts)]
+    lines = [", ".join(parts) + (f"; {frame.fidelity}" if frame.fidelity else "")]
     if frame.commits:
         counted = ", ".join(f"{short_commit(commit) or 'unknown'} ({count} runs)" for commit, count in frame.commits.items())
         lines.append(f"commits differ: {counted}; a difference may be the code's")
@@ -109,11 +111,19 @@ def _order(comparison: Comparison) -> list[str]:
     systems = sorted(comparison.labels)
     first = comparison.metrics[0] if comparison.metrics else ""
     judged = any(cell.verdict not in ("", "descriptive only") for row in comparison.cells.values() for cell in row.values())
-    if not judged or not metric(first).better:
+    better = known_metric(first).better
+    if not judged or not better:
         return systems
-    sign = -1.0 if metric(first).better == "higher" else 1.0
+    sign = -1.0 if better == "higher" else 1.0
     means = {system: comparison.cells[system][first].mean for system in systems}
     return sorted(systems, key=lambda system: (means[system] is None, sign * (means[system] or 0.0), system))
+
+
+def metric(comparison: Comparison, name: str) -> Metric:
+    """How `name` is printed here: times in seconds where every mean is shorter than LEAST_HOURS."""
+    means = [cell.mean for row in comparison.cells.values() if (cell := row.get(name)) and cell.mean is not None]
+    what = known_metric(name)
+    return what.in_seconds() if max(means, default=0.0) < LEAST_HOURS * 3600.0 else what
 
 
 def _part(comparison: Comparison, systems: Sequence[str], names: Sequence[str]) -> Table:
@@ -123,16 +133,21 @@ def _part(comparison: Comparison, systems: Sequence[str], names: Sequence[str]) 
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, header_style="bold")
     table.add_column(f"{comparison.frame.experiment}", width=_FIRST_WIDTH, overflow="fold")
     for name in names:
-        table.add_column(_head(metric(name)), width=_COLUMN_WIDTH, justify="right", overflow="fold")
+        table.add_column(_head(metric(comparison, name)), width=_COLUMN_WIDTH, justify="right", overflow="fold")
     for system in systems:
-        cells = [comparison.cells[system][name] for name in names]
-        table.add_row(_label(comparison, system), *(_cell_text(cell, system == comparison.baseline) for cell in cells))
+        cells = [(metric(comparison, name), comparison.cells[system][name]) for name in names]
+        table.add_row(_label(comparison, system), *(_cell_text(what, cell, system == comparison.baseline) for what, cell in cells))
     return table
 
 
 def _head(what: Metric) -> str:
     arrow = {"higher": " ↑", "lower": " ↓"}.get(what.better, "")
-    return _HEADS.get(what.name, what.title) + arrow
+    return _title(what) + arrow
+
+
+def _title(what: Metric) -> str:
+    title = _HEADS.get(what.name, what.title)
+    return title if what.hours else title.replace("(h)", "(s)")
 
 
 def _label(comparison: Comparison, system: str) -> Any:
@@ -144,13 +159,13 @@ def _label(comparison: Comparison, system: str) -> Any:
     return first + Text(f"\n{second}", style="dim") if second else first
 
 
-def _cell_text(cell: Cell, is_baseline: bool) -> Any:
+def _cell_text(what: Metric, cell: Cell, is_baseline: bool) -> Any:
     from rich.text import Text
 
-    text = Text(metric(cell.metric).text(cell.mean) + " ")
+    text = Text(what.text(cell.mean) + " ")
     if is_baseline or cell.effect is None:
         return text
-    below = effect_text(cell.effect, metric(cell.metric)) + MARKS.get(cell.verdict, " ")
+    below = effect_text(cell.effect, what) + MARKS.get(cell.verdict, " ")
     return text + Text(f"\n{below}", style=_STYLES.get(cell.verdict, "dim"))
 
 
@@ -161,8 +176,9 @@ def effect_text(effect: Effect, what: Metric) -> str:
         if not 0.5 <= effect.value <= 2.0:
             return f"×{effect.value:.3g}"
         half = None if effect.low is None or effect.high is None else (effect.high - effect.low) * 50.0
-        spread = f"±>{_WIDEST_PERCENT:.0f}" if half is not None and half > _WIDEST_PERCENT else _half(half, 1)
-        return f"{_digits((effect.value - 1.0) * 100.0, 1)}{spread}%"
+        if half is not None and half > _WIDEST_PERCENT:
+            return f"{_digits((effect.value - 1.0) * 100.0, 0)}±>{_WIDEST_PERCENT:.0f}%"
+        return f"{_digits((effect.value - 1.0) * 100.0, 1)}{_half(half, 1)}%"
     scale = 3600.0 if what.hours else 1.0
     half = None if effect.low is None or effect.high is None else (effect.high - effect.low) / 2.0 / scale
     return f"{_digits(effect.value / scale, 2)}{_half(half, 2)}"
@@ -177,7 +193,8 @@ def _digits(value: float, decimals: int) -> str:
 def _half(value: float | None, decimals: int) -> str:
     if value is None:
         return ""
-    return "±" + f"{value:.{0 if value >= 10 else decimals}f}".removeprefix("0" if decimals > 1 else "")
+    decimals = 0 if value >= 10 else min(decimals, 1) if value >= 1 else decimals
+    return "±" + f"{value:.{decimals}f}".removeprefix("0" if decimals > 1 else "")
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -200,14 +217,15 @@ def as_json(comparison: Comparison) -> str:
 
 def as_markdown(comparison: Comparison) -> str:
     """A table of systems by metrics, then the notes."""
-    heads = [_HEADS.get(name, metric(name).title).replace("-\n", "").replace("\n", " ") for name in comparison.metrics]
+    known = {name: metric(comparison, name) for name in comparison.metrics}
+    heads = [_title(what).replace("-\n", "").replace("\n", " ") for what in known.values()]
     lines = ["| system | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
     for system in _order(comparison):
         cells = []
         for name in comparison.metrics:
             cell = comparison.cells[system][name]
-            words = [effect_text(cell.effect, metric(name)), MARKS.get(cell.verdict, "")] if cell.effect else []
-            cells.append(metric(name).text(cell.mean) + (f" ({' '.join(filter(None, words))})" if words else ""))
+            words = [effect_text(cell.effect, known[name]), MARKS.get(cell.verdict, "")] if cell.effect else []
+            cells.append(known[name].text(cell.mean) + (f" ({' '.join(filter(None, words))})" if words else ""))
         mark = " (baseline)" if system == comparison.baseline else ""
         lines.append(f"| {comparison.labels[system]}{mark} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(f"{line}  " for line in notes(comparison, "In brackets"))]) + "\n"

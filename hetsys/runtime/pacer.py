@@ -24,6 +24,11 @@ class Pacer:
         self._spent_s = time.thread_time()
         self._due_s = time.perf_counter()
 
+    def resume(self) -> None:
+        """Go on after a wait for others: the wait counts as rest, what is still to be rested stays due."""
+        self._spent_s = time.thread_time()
+        self._due_s = max(self._due_s, time.perf_counter())
+
     def rest(self) -> None:
         """Sleep as long as the CPU time since the last call asks for. Waiting earns no credit beyond CREDIT_S."""
         if self.busy_fraction >= 1:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hetsys.core.experiment import Experiment
+from hetsys.core.host import facts
 
 SCHEMA_VERSION = 1
 _ROOT = Path(__file__).resolve().parents[2]
@@ -83,12 +84,9 @@ def package_versions() -> dict[str, str]:
     return {"python": platform.python_version(), "hetsys": _version("hetsys") or "unknown", **found}
 
 
-@cache
 def machine() -> dict[str, Any]:
     """The host: processor, cores, memory, system, and a short hash of the first three."""
-    facts = {"cpu": _cpu_model(), "cores": os.cpu_count() or 0, "memory_bytes": _memory_bytes()}
-    fingerprint = hashlib.sha256(repr(sorted(facts.items())).encode()).hexdigest()[:12]
-    return {**facts, "platform": f"{platform.system()} {platform.machine()}", "fingerprint": fingerprint}
+    return facts()
 
 
 def _changes(*, has_commit: bool) -> bytes:
@@ -117,19 +115,3 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
-
-
-def _memory_bytes() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError):
-        return 0

@@ -26,6 +26,7 @@ __all__ = ["RunFolder", "StoredRun", "find_runs", "utc_now"]
 _FLUSH_PERIOD_S = 1.0
 _BUFFER_BYTES = 1 << 18
 _LOCK = ".lock"
+_RECORDS, _LEDGER = "records.jsonl", "ledger.jsonl"
 _PLANNED = {"config.yaml", "env.json", "plan.json", _LOCK}
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 _log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class RunFolder:
         """Use `RunFolder.open`: `lock` is an open, locked descriptor of the folder's lock file."""
         self.path = path
         self._lock: int | None = lock
-        self._records: BinaryIO | None = None
+        self._lines: dict[str, BinaryIO] = {}
         self._flushed_s = 0.0
         self._env: dict[str, Any] | None = None
 
@@ -86,19 +87,23 @@ class RunFolder:
         """`timeline.json`: a Chrome trace."""
         self._replace("timeline.json", _compact(timeline))
 
+    def write_losses(self, digests: Mapping[str, str]) -> None:
+        """`losses.json`: by job, the digest of its losses, step by step."""
+        self._replace("losses.json", _pretty(digests))
+
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one line to `records.jsonl`. Buffered: written out when a second has passed since the last time, and at the end."""
-        line = _compact(record) + b"\n"
-        with self._disk("records.jsonl"):
-            self._open_records().write(line)
-            if time.monotonic() - self._flushed_s > _FLUSH_PERIOD_S:
-                self._flush()
+        self._append(_RECORDS, record)
+
+    def note(self, entry: Mapping[str, Any]) -> None:
+        """Add one line to `ledger.jsonl`: what was ordered of the workers of a live run, and what they counted. Buffered likewise."""
+        self._append(_LEDGER, entry)
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Make all files durable, then `summary.json` in one step, then the line in `results/index.jsonl`."""
         data = _pretty(summary)
-        with self._disk("records.jsonl"):
-            self._open_records()
+        with self._disk(_RECORDS):
+            self._open_lines(_RECORDS)
             self._flush()
         self._stamp_env()
         with self._disk("summary.json"):
@@ -126,25 +131,32 @@ class RunFolder:
 
     def close(self) -> None:
         """Release the folder as it is; for a run that is only planned. Harmless when repeated."""
-        if self._records is not None:
+        for file in self._lines.values():
             with suppress(OSError):  # a disk that refused these lines has been reported already
-                self._records.close()
-            self._records = None
+                file.close()
+        self._lines = {}
         if self._lock is not None:
             (self.path / _LOCK).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
 
-    def _open_records(self) -> BinaryIO:
-        if self._records is None:
-            self._records = (self.path / "records.jsonl").open("wb", buffering=_BUFFER_BYTES)
+    def _append(self, name: str, row: Mapping[str, Any]) -> None:
+        line = _compact(row) + b"\n"
+        with self._disk(name):
+            self._open_lines(name).write(line)
+            if time.monotonic() - self._flushed_s > _FLUSH_PERIOD_S:
+                self._flush()
+
+    def _open_lines(self, name: str) -> BinaryIO:
+        if name not in self._lines:
+            self._lines[name] = (self.path / name).open("wb", buffering=_BUFFER_BYTES)
             self._flushed_s = time.monotonic()
-        return self._records
+        return self._lines[name]
 
     def _flush(self) -> None:
-        if self._records is not None:
-            self._records.flush()
-            self._flushed_s = time.monotonic()
+        for file in self._lines.values():
+            file.flush()
+        self._flushed_s = time.monotonic()
 
     def _stamp_env(self) -> None:
         if self._env is not None:

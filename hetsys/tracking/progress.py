@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from rich.console import Console
 
-_LINE_PERIOD_S = 5.0
+_LINE_PERIOD_S, _LINE_PERIOD_WITHIN_S = 5.0, 15.0
 _ENDED = ("finished", "skipped", "failed")
 
 
 class SweepProgress(Protocol):
     def advance(self, label: str, status: str) -> None:
         """Run `label` is now `running`, or has ended as `finished`, `skipped` (was there already) or `failed`."""
+
+    def within(self, label: str, fraction: float) -> None:
+        """Run `label` has come so far, from 0 to 1."""
 
 
 @dataclass
@@ -29,8 +32,10 @@ class Tally:
     start_s: float = field(default_factory=lambda: time.monotonic())
     running: set[str] = field(default_factory=set)
     ended: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_ENDED, 0))
+    parts: dict[str, float] = field(default_factory=dict)
 
     def note(self, label: str, status: str) -> None:
+        self.parts.pop(label, None)
         if status == "running":
             self.running.add(label)
             return
@@ -42,19 +47,25 @@ class Tally:
         return sum(self.ended.values())
 
     @property
+    def part(self) -> float:
+        """How much of the runs that have not ended is done, in runs."""
+        return sum(self.parts.values())
+
+    @property
     def elapsed_s(self) -> float:
         return time.monotonic() - self.start_s
 
     @property
     def left_s(self) -> float | None:
-        """At the pace of the runs that were executed; None before the first has ended."""
-        executed = self.done - self.ended["skipped"]
-        return self.elapsed_s / executed * (self.total - self.done) if executed else None
+        """At the pace of what was executed; None before the first run has ended, or said how far it is."""
+        executed = self.done - self.ended["skipped"] + self.part
+        return self.elapsed_s / executed * (self.total - self.done - self.part) if executed else None
 
     def text(self) -> str:
         parts = [f"{self.done}/{self.total} done"]
         parts += [f"{self.ended['skipped']} of them were there already"] if self.ended["skipped"] else []
         parts += [f"{len(self.running)} running"] if self.running else []
+        parts += [f"{label} at {fraction:.0%}" for label, fraction in self.parts.items()]
         parts += [f"{self.ended['failed']} failed"] if self.ended["failed"] else []
         parts.append(f"{clock(self.elapsed_s)} elapsed")
         if self.left_s is not None and self.done < self.total:
@@ -91,6 +102,8 @@ def sweep_progress(total: int, console: Console, describe: str) -> Iterator[Swee
 class _Quiet:
     def advance(self, label: str, status: str) -> None: ...
 
+    def within(self, label: str, fraction: float) -> None: ...
+
 
 @dataclass
 class _Lines:
@@ -104,12 +117,22 @@ class _Lines:
         self.tally.note(label, status)
         if status == "failed":
             self._print(f"{self.describe}: {label} failed")
-        if time.monotonic() - self.shown_s >= _LINE_PERIOD_S:
+        self._show_when_due(_LINE_PERIOD_S)
+
+    def within(self, label: str, fraction: float) -> None:
+        self.tally.parts[label] = fraction
+        self._show_when_due(_LINE_PERIOD_WITHIN_S)
+
+    def _show_when_due(self, period_s: float) -> None:
+        if time.monotonic() - self.shown_s >= period_s:
             self.show()
 
     def show(self) -> None:
         self.shown_s = time.monotonic()
-        self._print(f"{self.describe}: {self.tally.text()}")
+        line = f"{self.describe}: {self.tally.text()}"
+        if line != self.shown:
+            self.shown = line
+            self._print(line)
 
     def _print(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -125,7 +148,14 @@ class _Bars:
         self.tally.note(label, status)
         if status == "failed":
             self.bar.console.print(f"{label} failed", markup=False, style="red")
-        self.bar.update(self.task, completed=self.tally.done, tally=self.tally.text())
+        self._update()
+
+    def within(self, label: str, fraction: float) -> None:
+        self.tally.parts[label] = fraction
+        self._update()
+
+    def _update(self) -> None:
+        self.bar.update(self.task, completed=self.tally.done + self.tally.part, tally=self.tally.text())
 
 
 @contextmanager

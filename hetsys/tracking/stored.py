@@ -72,10 +72,18 @@ class StoredRun:
             raise EngineError(f"{self.path / 'env.json'} does not name the domain, so {path} cannot be read")
         return list(import_module(f"hetsys.core.{domain}.record").decode(_rows(path)))
 
+    def all_rows(self) -> Iterator[dict[str, Any]]:
+        """Every row of `records.jsonl` as it stands there, in order. EngineError as in `records`."""
+        return _rows(self.path / "records.jsonl")
+
     def rows(self, record: str) -> list[dict[str, Any]]:
         """The rows of `records.jsonl` of one type, such as "parked", as they stand there. Lines of other types are not parsed, so
         this is cheap for rare types. EngineError as in `records`."""
         return [row for row in _rows(self.path / "records.jsonl", f'"{record}"'.encode()) if row.get("record") == record]
+
+    def parked_rows(self) -> list[dict[str, Any]]:
+        """The rows of tenants and jobs that were refused at the door, and of jobs that were parked later, each with its `reason`."""
+        return [*self.rows("parked"), *(row for row in self.rows("job") if row.get("status") == "parked")]
 
     @cached_property
     def status(self) -> str:

@@ -91,7 +91,7 @@ def _show(run: StoredRun, console: Console) -> int:
     }  # fmt: skip
     for name, show in sections.items():
         try:
-            content = run.rows("parked") if name == "parked" else getattr(run, name)
+            content = run.parked_rows() if name == "parked" else getattr(run, name)
         except EngineError as error:
             console.print(str(error), markup=False, style="red", soft_wrap=True)
             damaged = 1

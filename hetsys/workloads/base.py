@@ -19,7 +19,8 @@ class Rounds:
 
     `round_s` is the length of a lease (Gavel: 360 s), `restart_s` what a job loses when it starts on devices that it did not hold
     (our choice), `max_rounds` ends a run that does not end by itself. Each device fails `failures_per_device_day` times a day of
-    service (exponential gaps) and is back after `repair_s`.
+    service (exponential gaps) and is back after `repair_s`. `learns`: speeds measured in leases replace what the scheduler was told.
+    A job whose own processes die `max_crashes` times in a row without progress is parked.
     """
 
     round_s: float = 360.0
@@ -27,13 +28,17 @@ class Rounds:
     max_rounds: int = 100_000
     failures_per_device_day: float = 0.0
     repair_s: float = 3600.0
+    learns: bool = False
+    max_crashes: int = 3
 
     def __post_init__(self) -> None:
         as_number("workload.round_s", self.round_s, at_least=1e-3)
-        as_number("workload.restart_s", self.restart_s)
+        if self.restart_s is not None:  # a workload that has it measured begins with None
+            as_number("workload.restart_s", self.restart_s)
         as_integer("workload.max_rounds", self.max_rounds, at_least=1)
         as_number("workload.failures_per_device_day", self.failures_per_device_day)
         as_number("workload.repair_s", self.repair_s, at_least=1e-3)
+        as_integer("workload.max_crashes", self.max_crashes, at_least=1)
 
     @property
     def seeded(self) -> bool:
@@ -68,5 +73,6 @@ class Rounds:
         """Jobs in order of arrival; jobs that arrive together keep their order."""
         in_order = tuple(sorted(jobs, key=lambda job: job.arrival_s))
         return JobTrace(
-            tuple(tenants), in_order, failures, self.round_s, self.restart_s, self.max_rounds, provenance, dict(data_sha256)
-        )
+            tuple(tenants), in_order, failures, self.round_s, self.restart_s, self.max_rounds, provenance, dict(data_sha256),
+            self.learns, self.max_crashes,
+        )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 from hetsys.workloads.base import Rounds
 from hetsys.workloads.streams import stream
 from hetsys.workloads.tables import as_integer, as_number
-from hetsys.workloads.throughputs import REFERENCE_KIND, TABLE, Throughputs, check_kinds, read_throughputs
+from hetsys.workloads.throughputs import REFERENCE_KIND, TABLE, Throughputs, check_kinds, program_of, read_throughputs
 
 GANG_SHARES = {1: 0.70, 2: 0.10, 4: 0.15, 8: 0.05}
 SHORT_SHARE = 0.80
@@ -35,6 +36,9 @@ class GavelMix(Rounds):
 
     All jobs arrive at 0, or as a Poisson process of `arrivals_per_hour` over all tenants together. `weights`: one a tenant, in
     order (None: equal). `leave_fraction` of the tenants, drawn at random, leave at `leaves_after_s`.
+
+    The scheduler is told each speed with an error of its own for every job type, gang and kind: lognormal around the truth (mean 1),
+    with the relative standard deviation `profile_error`.
     """
 
     tenants: int = 12
@@ -46,6 +50,7 @@ class GavelMix(Rounds):
     weights: Sequence[float] | None = None
     leave_fraction: float = 0.0
     leaves_after_s: float = 86_400.0
+    profile_error: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -53,6 +58,7 @@ class GavelMix(Rounds):
             as_integer(f"workload.{name}", getattr(self, name), at_least=1)
         as_number("workload.duration_scale", self.duration_scale, at_least=1e-6)
         as_number("workload.leaves_after_s", self.leaves_after_s)
+        as_number("workload.profile_error", self.profile_error)
         if as_number("workload.leave_fraction", self.leave_fraction) > 1:
             raise ConfigError("workload.leave_fraction", self.leave_fraction, "must be from 0 to 1")
         if self.arrivals_per_hour is not None:
@@ -86,9 +92,22 @@ class GavelMix(Rounds):
                 gang = int(gangs.choice(list(GANG_SHARES), p=chance[job_type]))
                 speeds = table.rows[job_type, gang]
                 num_steps = max(1, round(60.0 * self._minutes(lengths) * speeds.steps_per_s[REFERENCE_KIND]))
-                size = (gang, num_steps, next(arrivals_s))
-                jobs.append(Job(f"{name}-job-{k}", name, job_type, *size, speeds.steps_per_s, speeds.spread_steps_per_s))
+                known = self._told(seed, job_type, gang, speeds.steps_per_s)
+                jobs.append(
+                    Job(
+                        f"{name}-job-{k}", name, job_type, gang, num_steps, next(arrivals_s), speeds.steps_per_s,
+                        speeds.spread_steps_per_s, known, program_of(job_type),
+                    )
+                )  # fmt: skip
         return self._trace(self._tenants(seed), jobs, self._failures(seed, cluster), "published", {TABLE: table.sha256})
+
+    def _told(self, seed: int, job_type: str, gang: int, truth: Mapping[str, float]) -> dict[str, float] | None:
+        """What the scheduler is told of the speeds `truth`; None where that is the truth itself."""
+        if not self.profile_error:
+            return None
+        sigma = sqrt(log(1.0 + self.profile_error**2))
+        errors = stream(seed, f"mix/profile/{job_type}/{gang}").normal(-(sigma**2) / 2.0, sigma, size=len(truth))
+        return {kind: float(speed * np.exp(error)) for (kind, speed), error in zip(truth.items(), errors, strict=True)}
 
     def _names(self) -> list[str]:
         return [f"tenant-{i:02d}" for i in range(self.tenants)]

@@ -17,7 +17,7 @@ from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 from hetsys.workloads.base import Rounds
 from hetsys.workloads.streams import stream
 from hetsys.workloads.tables import Row, as_integer, as_number, read_csv
-from hetsys.workloads.throughputs import REFERENCE_KIND, TABLE, Throughputs, check_kinds, read_throughputs
+from hetsys.workloads.throughputs import REFERENCE_KIND, TABLE, Throughputs, check_kinds, program_of, read_throughputs
 
 TRACE_FILE = "cluster/gavel_philly_vc_jobs_seed0.csv.gz"
 STATISTICS = "tables/gavel_philly_tenants.csv"
@@ -121,6 +121,7 @@ class PhillyTenants(Rounds):
             arrival_s=float(jobs.arrival_s[i] - start_s) * self.time_scale,
             steps_per_s=speeds.steps_per_s if speeds else {},
             spread_steps_per_s=speeds.spread_steps_per_s if speeds else {},
+            program=program_of(jobs.job_types[i]),
         )
 
 

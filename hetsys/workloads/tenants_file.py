@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +15,10 @@ from hetsys.core.paths import shipped
 from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 from hetsys.workloads.base import Rounds
 from hetsys.workloads.tables import as_integer, as_number, check_keys, read_csv, read_file
-from hetsys.workloads.throughputs import TABLE, read_throughputs
+from hetsys.workloads.throughputs import TABLE, program_of, read_throughputs
 
 TENANT_KEYS = ("name", "weight", "leaves_s", "jobs")
-JOB_KEYS = ("name", "job_type", "gang", "num_steps", "arrival_s", "count", "steps_per_s", "spread_steps_per_s")
+JOB_KEYS = ("name", "job_type", "gang", "num_steps", "arrival_s", "count", "program", "steps_per_s", "spread_steps_per_s")
 SPEED_KEYS = ("steps_per_s", "spread_steps_per_s")
 
 
@@ -36,7 +37,8 @@ class TenantsFile(Rounds):
 
     A job gives its speeds (steps/s of the whole gang, by kind of device), or names a job type of the published Gavel table. A
     kind without a speed cannot run the job. Tenants without jobs, jobs without any speed above 0 and gangs that fit no kind stay
-    in the trace, for admission to park with a reason. `provenance` says where the file's own speeds come from (measured,
+    in the trace, for admission to park with a reason. `program` (FAMILY/SIZE) names what trains when the job is executed; job types of
+    the table have one. `provenance` says where the file's own speeds come from (measured,
     published, derived). `sha256` is filled in by `resolve`, so that a run is tied to the content of the file, not only its name.
     """
 
@@ -182,11 +184,19 @@ def _jobs(entry: Entry, tenant: str, cluster: Cluster) -> Iterator[tuple[str, Jo
         num_steps = as_integer(f"{where}: num_steps", _given(where, values, "num_steps"), at_least=1)
         arrival_s = as_number(f"{where}: arrival_s", values.get("arrival_s", 0.0))
         count = as_integer(f"{where}: count", values.get("count", 1), at_least=1)
-        steps_per_s, spread_steps_per_s, published = _job_speeds(where, values, job_type, gang, cluster)
+        speeds = _job_speeds(where, values, job_type, gang, cluster)
+        program = _program(where, values, job_type)
         for k in range(count):
             name = str(values["name"]) + (f"-{k}" if count > 1 else "") if "name" in values else f"{tenant}-{made}"
-            yield where, Job(name, tenant, job_type, gang, num_steps, arrival_s, steps_per_s, spread_steps_per_s), published
+            yield where, Job(name, tenant, job_type, gang, num_steps, arrival_s, *speeds[:2], program=program), speeds[2]
             made += 1
+
+
+def _program(where: str, values: Mapping[str, Any], job_type: str) -> str:
+    program = str(values.get("program", program_of(job_type)))
+    if program and not re.fullmatch(r"\w+/\w+", program):
+        raise ConfigError(f"{where}: program", program, "must be FAMILY/SIZE, like conv/tiny")
+    return program
 
 
 def _given(where: str, values: Mapping[str, Any], key: str) -> object:

@@ -16,6 +16,17 @@ KINDS = ("k80", "p100", "v100")
 REFERENCE_KIND = "v100"
 TABLE = "tables/gavel_throughputs.csv"
 
+PROGRAMS = {
+    "ResNet-18": "conv/tiny",
+    "ResNet-50": "conv/tiny",
+    "CycleGAN": "conv/tiny",
+    "LM": "lstm/tiny",
+    "Transformer": "transformer/tiny",
+    "Recommendation": "recommendation/tiny",
+    "A3C": "actor_critic/tiny",
+}
+"""What trains when a job of a published type is executed: a small model of the same kind. The published speeds are what it is charged."""
+
 
 @dataclass(frozen=True)
 class Speeds:
@@ -71,6 +82,11 @@ def _read(path: Path) -> Throughputs:
 
 def _speeds(row: Row, suffix: str) -> dict[str, float]:
     return {kind: row.number(f"{kind}{suffix}") for kind in KINDS if row.cells[f"{kind}{suffix}"]}
+
+
+def program_of(job_type: str) -> str:
+    """The program of a published job type, "LM" of "LM (batch size 10)"; empty for a type that was not published."""
+    return PROGRAMS.get(job_type.partition(" (")[0], "")
 
 
 def check_kinds(cluster: Cluster) -> None:

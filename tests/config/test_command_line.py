@@ -14,6 +14,7 @@ import hetsys.config
 from hetsys import __main__ as command_line
 from hetsys.__main__ import COMMANDS, LISTS, main
 from hetsys.config.options import read_options
+from hetsys.core.cluster import Cluster
 from hetsys.core.errors import ConfigError, EngineError, InfeasiblePlan
 
 
@@ -32,14 +33,14 @@ def test_the_exit_code_of_each_ending(
     def fail(argv: object) -> None:
         raise error
 
-    monkeypatch.setattr(hetsys.config, "compose_experiments", fail)
+    monkeypatch.setattr(hetsys.config, "compose_command", fail)
     assert main(["run"]) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert words in line
 
 
 def test_a_defect_of_hetsys_itself_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hetsys.config, "compose_experiments", lambda argv: 1 / 0)
+    monkeypatch.setattr(hetsys.config, "compose_command", lambda argv: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         main(["run"])
 
@@ -48,10 +49,10 @@ def sweep_with(monkeypatch: pytest.MonkeyPatch, **outcome: object) -> None:
     """Make a sweep of one run end in `outcome`, without running anything."""
     import hetsys.report.compare
     import hetsys.report.figures
-    import hetsys.runner
+    import hetsys.runner.command
 
     ended = SimpleNamespace(**{"finished": [], "skipped": [], "failed": [], "interrupted": False, **outcome})
-    monkeypatch.setattr(hetsys.runner, "run_sweep", lambda experiments, *, console, launch: ended)
+    monkeypatch.setattr(hetsys.runner.command, "run_sweep", lambda experiments, *, console, launch: ended)
     monkeypatch.setattr(
         hetsys.report.compare, "closing_table", lambda paths, baseline, console, *_: console.print(f"table of {len(paths)}")
     )
@@ -66,7 +67,46 @@ def test_a_finished_sweep_shows_table_source_and_figure(
     out = capsys.readouterr().out
     assert "table of 2" in out
     assert "results: " in out
-    assert "oef_mix.png" in out
+    assert "oef.png" in out
+
+
+def test_the_default_measures_the_devices_first_and_prints_three_tables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured: list[tuple[str, tuple[str, ...]]] = []
+    sweep_with(monkeypatch, finished=[Path("a")], skipped=[Path("b")])
+    monkeypatch.setattr("hetsys.runner.command.check_machine", lambda experiments: None)
+    monkeypatch.setattr("hetsys.profile.calibrate", lambda cluster, name, *_: measured.append((name, cluster.kinds)))
+    monkeypatch.setattr("hetsys.report.agreement.agreement_line", lambda one, other: f"{len(one)} against {len(other)}")
+    assert main(["run"]) == 0
+    assert measured == [("cpu_generations", ("cpu_sse41", "cpu_full"))]
+    out = capsys.readouterr().out
+    places = [out.index(words) for words in ("Measured: ", "Emulated: ", "2 against 2", "Simulated: ", "results: ", "oef_native_short.png")]
+    assert places == sorted(places) and out.count("table of 2") == 3
+    assert "oef_live_short: 1 of 2 runs stood finished at this commit" in out
+
+
+def test_the_shipped_speeds_are_taken_where_a_word_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep_with(monkeypatch, finished=[Path("a")])
+    monkeypatch.setattr("hetsys.runner.command.check_machine", lambda experiments: None)
+    monkeypatch.setattr("hetsys.profile.calibrate", lambda *_: pytest.fail("nothing is to be measured"))
+    assert main(["run", "experiment=oef_native", "system=gavel", "seed=0", "workload.calibration=shipped"]) == 0
+    assert main(["run", "experiment=oef_live", "system=gavel", "seed=0"]) == 0
+
+
+def test_profile_measures_a_cluster_of_this_machine_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[tuple[str, int, bool]] = []
+
+    def measure(cluster: Cluster, name: str, results: Path, console: object, quick: bool) -> int:
+        asked.append((name, len(cluster.devices), quick))
+        return 1
+
+    monkeypatch.setattr("hetsys.profile.main", measure)
+    monkeypatch.setattr("hetsys.runtime.devices.check_busy", lambda cluster: None)
+    assert main(["profile"]) == main(["profile", "cpu_generations", "--quick"]) == 1
+    assert asked == [("cpu_generations", 2, False), ("cpu_generations", 2, True)]
+    assert main(["profile", "cpu_generation"]) == 2
+    assert "did you mean 'cpu_generations'" in capsys.readouterr().err
 
 
 def test_a_notice_stands_before_the_runs_and_under_the_table(
@@ -139,7 +179,7 @@ def test_what_stood_already_is_said_before_the_table(
 ) -> None:
     sweep_with(monkeypatch, finished=[Path("a")] * finished, skipped=[Path("b")] * skipped)
     assert main(["run", "system=gavel", "seed=0", *words]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == line
+    assert next(said for said in capsys.readouterr().out.splitlines() if not said.startswith("oef alone")) == line
 
 
 @pytest.mark.parametrize(("name", "code"), [("gavel/0-", 0), ("gavel/1-", 1), ("gavel", 2), ("nobody", 2)])

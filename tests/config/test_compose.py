@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from hetsys.config import Sweep, compose_experiments, launch_with_hydra, rebuild
+from hetsys.config import Sweep, compose_cluster, compose_experiments, launch_with_hydra, rebuild
 from hetsys.config.settings import PARTS
 from hetsys.core.errors import ConfigError
 from hetsys.core.experiment import Experiment
@@ -24,8 +24,8 @@ OPTIONS = [
     for path in sorted((shipped("conf") / part).glob("*.yaml"))
     if (part, path.stem) != ("workload", "tenants_file")
 ]
-WITHOUT_SPEEDS = ("p100_3090_a100", "rtx_3070_3080_3090", "xeon_a100")
-"""Clusters of kinds that no shipped workload has speeds for."""
+WITHOUT_SPEEDS = ("p100_3090_a100", "rtx_3070_3080_3090", "xeon_a100", "cpu_generations", "local")
+"""Clusters of kinds that the published workloads have no speeds for."""
 
 
 def test_a_workload_without_a_seed_is_one_run_a_system(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def runs(*words: str) -> list[tuple[str, int]]:
 
 def own_speeds(folder: Path, cluster: str) -> list[str]:
     """The words for a tenant file with one job that runs on the slowest kind of a cluster."""
-    kind = yaml.safe_load((shipped("conf") / "cluster" / f"{cluster}.yaml").read_text())["nodes"][0]["kind"]
+    kind = compose_cluster(cluster).kinds[0]
     (folder / "mine.csv").write_text(f"tenant,job_type,num_steps,steps_per_s.{kind}\na,mine,10,1\n")
     return ["workload=tenants_file", f"workload.path={folder / 'mine.csv'}"]
 
@@ -100,7 +100,7 @@ def test_a_preset_survives_composition(preset: str) -> None:
 
 def test_the_default_is_a_preset_of_ten_systems_and_twenty_seeds() -> None:
     composed = sweep()
-    assert composed.name == "oef_mix"
+    assert composed.name == "oef"
     assert len({experiment.system for experiment in composed.experiments}) == 10
     assert len(composed.experiments) == 200
 
@@ -112,8 +112,9 @@ def test_every_option_composes_and_builds(part: str, option: str, tmp_path: Path
             one("seed=0", "system=gavel", f"model={option}")
     else:
         system = option if part == "system" else "gavel"
-        jobs = own_speeds(tmp_path, option) if option in WITHOUT_SPEEDS else []
-        experiment = one("seed=0", f"system={system}", f"{part}={option}", *jobs)
+        jobs = own_speeds(tmp_path, option) if part == "cluster" and option in WITHOUT_SPEEDS else []
+        there = ["cluster=cpu_generations"] if option == "native_mix" else []
+        experiment = one("seed=0", f"system={system}", f"{part}={option}", *jobs, *there)
         assert experiment.options[part] == option
         assert pickle.loads(pickle.dumps(experiment)) == experiment
 
@@ -234,7 +235,7 @@ def test_a_stored_configuration_that_is_none_is_refused(text: str, results_root:
 
 
 def test_a_stored_configuration_of_another_version_is_refused(results_root: Path) -> None:
-    text = one(*BASE).config_yaml.replace("  tenants: 12\n", "  tenants: 12\n  tenancy: 3\n")
+    text = one(*BASE).config_yaml.replace("  tenants: 6\n", "  tenants: 6\n  tenancy: 3\n")
     with pytest.raises(ConfigError, match=r"workload\.tenancy=3: no such key") as caught:
         rebuild(text, results_root)
     assert caught.value.key == "workload.tenancy"

@@ -58,7 +58,7 @@ MISTAKES = {
     "unknown kind": (["cluster.nodes.0.kind=k8"], "cluster.nodes[0].kind", "k8", "did you mean 'k80'"),
     "no device": (["cluster.nodes=[]"], "cluster.nodes", "[]", "at least one node"),
     "list of a wrong type": (["cluster.nodes=[{kind: v100, devices: a}]"], "cluster.nodes", "devices: a", "whole number"),
-    "other source": (["require_source=measured"], "require_source", "measured", "backend=sim gives 'simulated'"),
+    "other source": (["require_source=measured"], "require_source", "measured", "gives 'simulated' numbers; choose backend=torch"),
     "unknown source": (["require_source=mesured"], "require_source", "mesured", "did you mean 'measured'"),
     "unknown resume": (["resume=maybe"], "resume", "maybe", "commit"),
     "no worker": (["launch.workers=0"], "launch.workers", "0", "1 or more"),

@@ -56,6 +56,14 @@ def test_the_clock_is_the_wall_s_and_until_is_kept(launcher: LocalLauncher) -> N
         assert done.start_ns >= began_ns + 30 * MS
 
 
+def test_a_long_row_behind_a_late_operation_is_no_deep_call(launcher: LocalLauncher) -> None:
+    with machine(launcher) as m:
+        late = m.compute(D1, op(0, "nothing"), Work("nothing"))
+        for _ in range(2000):
+            m.compute(D0, op(0, "nothing"), Work("nothing"), after=(late,))
+        assert len(drain(m)) == 2001
+
+
 def test_a_decision_of_the_host_has_passed_already(launcher: LocalLauncher) -> None:
     with machine(launcher) as m:
         decided = m.host("planner", 3_600_000_000_000)

@@ -134,6 +134,14 @@ def test_a_worker_with_other_instructions_than_its_device_fails_the_run(
         run_natively(trace, tmp_path, launcher, fakes.timed_train)
 
 
+def test_the_processor_time_that_workers_got_is_known(tmp_path: Path, launcher: ThreadLauncher) -> None:
+    """The stand-ins sleep through their steps: they take next to nothing of the 0.4 of a core that is theirs."""
+    trace = JobTrace((Tenant("a"),), (live_job("x", steps=50, slow=200.0, fast=200.0),), round_s=0.4, restart_s=0.05)
+    _, executor = run_natively(trace, tmp_path, launcher, fakes.timed_train)
+    assert executor.cpu_share is not None and 0 <= executor.cpu_share < 0.5
+    assert NativeExecutor(trace, MACHINE, tmp_path / "other", 0, launcher).cpu_share is None
+
+
 def test_more_busy_workers_than_cores_are_refused(tmp_path: Path, launcher: ThreadLauncher) -> None:
     full = replace(WORKER, busy_fraction=1.0)
     crowd = Cluster([NodeGroup("slow", usable_cores())], {"slow": full})

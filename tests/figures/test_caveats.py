@@ -85,8 +85,8 @@ def test_parked_jobs_are_counted_once_a_seed_with_their_two_most_frequent_reason
         for seed in range(2):
             write_run(results_root, system, seed, figures=counts, parked=reasons)
     read: list[str] = []
-    rows = StoredRun.rows
-    monkeypatch.setattr(StoredRun, "rows", lambda run, record: read.append(f"{run.seed}") or rows(run, record))
+    rows = StoredRun.parked_rows
+    monkeypatch.setattr(StoredRun, "parked_rows", lambda run: read.append(f"{run.seed}") or rows(run))
     line = "parked: 14 of 240 jobs and 2 tenants (gang of 16 fits no kind: 8; gang of 32 fits no kind: 4; other reasons: 4)"
     assert caveats(find_runs(results_root)) == [line]
     assert sorted(read) == ["0", "1"], "the records of one run a seed, not of all"

@@ -262,8 +262,20 @@ def test_aa_runs_the_baseline_once_more(results_root: Path, capsys: pytest.Captu
         (Effect("ratio", 1, 1.1, None, None, None), "jain_index", "+10%"),
         (Effect("difference", 20, -0.123, -0.153, -0.093, 0.0), "envy_max", "−0.12±.03"),
         (Effect("difference", 20, -1e-9, -2e-9, 0.0, 0.0), "envy_max", "0.00±.00"),
-        (Effect("difference", 20, 7200.0, 3600.0, 10800.0, 0.0), "jct_mean_s", "+2.00±1.00"),
+        (Effect("difference", 20, 7200.0, 3600.0, 10800.0, 0.0), "jct_mean_s", "+2.00±1.0"),
     ],
 )
 def test_effects_are_short_enough_for_a_column(effect: Effect, name: str, text: str) -> None:
     assert effect_text(effect, metric(name)) == text and len(text) <= 10
+
+
+def test_short_times_are_printed_in_seconds_and_empty_columns_are_left_out(results_root: Path) -> None:
+    for system, jct_s in (("gavel", 20.0), ("oef_coop", 25.0)):
+        write_run(results_root, system, 0, figures={"jct_mean_s": jct_s, "finish_time_fairness_p95": None})
+    found = compare(find_runs(results_root), "gavel")
+    assert "finish_time_fairness_p95" not in found.metrics
+    text = printed(found)
+    assert "(s) ↓" in text and "(h)" not in text and "25.0" in text and "+25%" in text
+    assert "mean JCT (s)" in as_markdown(found)
+    write_run(results_root, "equal_split", 0, figures={"jct_mean_s": 7200.0})
+    assert "(h) ↓" in printed(compare(find_runs(results_root), "gavel"))

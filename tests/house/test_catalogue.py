@@ -13,8 +13,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
-COMMANDS = {"run", "list", "ls", "show", "compare", "figures", "doctor", "replay", "fetch"}
-LATER = {"capacity", "report", "explain", "tune", "profile", "pack", "serve"}
+COMMANDS = {"run", "list", "ls", "show", "compare", "figures", "doctor", "profile", "replay", "fetch"}
+LATER = {"capacity", "report", "explain", "tune", "pack", "serve"}
 KNOWLEDGE = {"full_text", "secondary", "abstract", "own"}
 DOMAINS = {"scheduling", "serving", "training", "update"}
 
@@ -34,7 +34,7 @@ def documents() -> list[Path]:
 
 def test_there_is_something_to_choose_from() -> None:
     assert {"oef_coop", "gavel", "equal_split"} <= {path.stem for path in options("system")}
-    assert {"oef_smoke", "oef_mix", "oef_tenants"} <= {path.stem for path in options("experiment")}
+    assert {"oef", "oef_live", "oef_native", "oef_smoke", "oef_mix", "oef_tenants"} <= {path.stem for path in options("experiment")}
 
 
 @pytest.mark.parametrize("path", options("system"), ids=lambda path: path.stem)

@@ -23,9 +23,10 @@ from hetsys.runner import execute, plan_sweep, replay, run_sweep
 from hetsys.tracking.folder import StoredRun, find_runs
 from tests.tracking.read_wandb import read_wandb
 
+SMALL = ["experiment=oef_mix", "workload.duration_scale=0.05", "workload.tenants=3", "workload.jobs_per_tenant=2"]
 SWEEP = [
-    "-m", "experiment=oef_smoke", "system=oef_coop,equal_split", "seed=0,1,2", "tracker=files", "workload.tenants=6",
-    "workload.jobs_per_tenant=4",
+    "-m", "experiment=oef_mix", "system=oef_coop,equal_split", "seed=0,1,2", "tracker=files", "workload.duration_scale=0.05",
+    "workload.tenants=6", "workload.jobs_per_tenant=4",
 ]  # fmt: skip
 QUIET = Console(quiet=True)
 
@@ -72,13 +73,13 @@ def test_a_second_run_of_a_sweep_does_nothing_and_never_runs_again_keeps_the_old
     before = contents(results_root)
     assert len(run_sweep(experiments, console=QUIET).skipped) == 6
     assert contents(results_root) == before
-    one = compose_experiments(["experiment=oef_smoke", *SWEEP[2:3], "system=oef_coop", "seed=0", *SWEEP[4:], "resume=never"]).experiments
+    one = compose_experiments([SWEEP[1], "system=oef_coop", "seed=0", *SWEEP[4:], "resume=never"]).experiments
     assert len(run_sweep(one, console=QUIET).finished) == 1
     assert len(list(results_root.rglob("*.replaced-1"))) == 1
 
 
 def test_replay_reproduces_every_figure_but_the_host_timings(results_root: Path) -> None:
-    run_sweep(compose_experiments(["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=files"]).experiments, console=QUIET)
+    run_sweep(compose_experiments([*SMALL, "system=oef_coop", "seed=0", "tracker=files"]).experiments, console=QUIET)
     (run,) = find_runs(results_root)
     assert replay(run.path, QUIET)
     summary = dict(run.summary)
@@ -133,24 +134,24 @@ def test_plan_only_writes_plans_and_executes_nothing(results_root: Path) -> None
 
 
 def test_the_order_within_a_seed_is_shuffled_and_repeats() -> None:
-    from hetsys.runner import _shuffled_within_seeds
+    from hetsys.runner.sweep import shuffled_within_seeds
 
-    experiments = compose_experiments(["experiment=oef_smoke", "-m", "seed=range(8)", "system=oef_coop,gavel,equal_split"]).experiments
-    orders = _shuffled_within_seeds(experiments)
-    assert orders == _shuffled_within_seeds(experiments)
+    experiments = compose_experiments([*SMALL, "-m", "seed=range(8)", "system=oef_coop,gavel,equal_split"]).experiments
+    orders = shuffled_within_seeds(experiments)
+    assert orders == shuffled_within_seeds(experiments)
     assert [item.seed for item in orders] == sorted(item.seed for item in experiments)
     assert len({tuple(item.system for item in orders if item.seed == seed) for seed in range(8)}) > 1
 
 
 def test_a_run_that_another_sweep_has_finished_meanwhile_is_not_run_again(results_root: Path) -> None:
-    (experiment,) = compose_experiments(["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=files"]).experiments
+    (experiment,) = compose_experiments([*SMALL, "system=oef_coop", "seed=0", "tracker=files"]).experiments
     first = execute(experiment)
     before = contents(results_root)
     assert execute(experiment) == first and contents(results_root) == before
 
 
 def test_a_run_whose_every_answer_was_a_fallback_is_not_valid(results_root: Path) -> None:
-    words = ["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=files", "system.time_limit_s=1e-9"]
+    words = [*SMALL, "system=oef_coop", "seed=0", "tracker=files", "system.time_limit_s=1e-9"]
     summary = execute(compose_experiments(words).experiments[0])
     assert summary["solver_fallbacks"] == summary["rounds"] > 0 and summary["valid"] is False
 
@@ -161,7 +162,7 @@ def test_a_whole_run_mirrored_to_wandb_offline_is_read_back(
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("HOME", str(tmp_path))
-    (experiment,) = compose_experiments(["experiment=oef_smoke", "system=oef_coop", "seed=0", "tracker=wandb"]).experiments
+    (experiment,) = compose_experiments([*SMALL, "system=oef_coop", "seed=0", "tracker=wandb"]).experiments
     summary = execute(experiment)
     deadline = time.monotonic() + 10
     while (log := read_wandb(experiment.folder)).exit_code is None and time.monotonic() < deadline:

@@ -162,6 +162,14 @@ def test_waiting_earns_little_credit(monkeypatch: pytest.MonkeyPatch) -> None:
     now["wall"] += 5.0
     pacer.restart()
     assert work(0.1, 0.1) == pytest.approx(0.1, abs=1e-3)
+    total = 0.0
+    for _ in range(100):
+        pacer.resume()
+        total += work(1e-4, 1e-4)
+    assert total == pytest.approx(0.01, abs=1e-3), "operations shorter than a sleep add up"
+    now["wall"] += 5.0
+    pacer.resume()
+    assert work(0.1, 0.1) == pytest.approx(0.1, abs=1e-3), "a wait is no credit"
 
 
 def test_the_driver_side_loads_no_torch() -> None:

@@ -61,6 +61,22 @@ def test_a_torn_last_line_is_dropped_and_only_the_last(results_root: Path) -> No
         stored.records()
 
 
+def test_the_books_of_a_live_run_lie_beside_its_records(results_root: Path) -> None:
+    folder = begin(experiment(results_root, source="emulated"))
+    for step in range(3):
+        folder.note({"round": 0, "job": "a-0", "steps": step})
+    folder.append({"record": "parked", "tenant": "c", "job": None, "reason": "has no jobs"})
+    folder.append({"record": "job", "job": "a-1", "tenant": "a", "status": "parked", "reason": "crashed 3 times"})
+    folder.append({"record": "job", "job": "a-0", "tenant": "a", "status": "finished"})
+    folder.write_losses({"a-0": "00ff"})
+    folder.finish({"status": "finished"})
+    assert [json.loads(line)["steps"] for line in (folder.path / "ledger.jsonl").read_text().splitlines()] == [0, 1, 2]
+    assert json.loads((folder.path / "losses.json").read_text()) == {"a-0": "00ff"}
+    stored = StoredRun(folder.path)
+    assert [row["reason"] for row in stored.parked_rows()] == ["has no jobs", "crashed 3 times"]
+    assert [row["record"] for row in stored.all_rows()] == ["parked", "job", "job"]
+
+
 def test_rows_of_one_type_are_read_without_parsing_the_others(results_root: Path) -> None:
     run = experiment(results_root)
     folder = begin(run)

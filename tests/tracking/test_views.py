@@ -163,10 +163,28 @@ def test_progress_prints_plain_lines_where_there_is_no_terminal(monkeypatch: pyt
     ]
 
 
+def test_progress_within_a_run_counts_for_the_estimate_and_is_printed_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    with sweep_progress(2, Console(file=out, width=200), "oef_live") as bar:
+        bar.advance("gavel seed 0", "running")
+        for fraction in (0.1, 0.2, 0.25):
+            now[0] += 8.0
+            bar.within("gavel seed 0", fraction)
+        now[0] += 6.0
+        bar.advance("gavel seed 0", "finished")
+    assert out.getvalue().splitlines() == [
+        "oef_live: 0/2 done, 1 running, gavel seed 0 at 20%, 0:16 elapsed, about 2:24 left",
+        "oef_live: 1/2 done, 0:30 elapsed, about 0:30 left",
+    ]
+
+
 def test_progress_draws_bars_on_a_terminal_and_nothing_when_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     with sweep_progress(2, Console(file=out, force_terminal=True, width=120), "oef_mix") as bar:
         bar.advance("gavel seed 0", "finished")
+        bar.within("gavel seed 1", 0.5)
         bar.advance("gavel seed 1", "failed")
     assert "2/2 done" in out.getvalue() and "1 failed" in out.getvalue() and "━" in out.getvalue()
     for quiet, setting in ((True, "on"), (False, "off")):

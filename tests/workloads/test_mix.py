@@ -49,6 +49,39 @@ def test_job_has_the_published_speeds_of_its_row(cluster: Cluster) -> None:
         assert job.spread_steps_per_s == rows[job.job_type, job.gang].spread_steps_per_s
 
 
+def test_every_job_has_something_that_trains(cluster: Cluster) -> None:
+    jobs = BIG.sample(0, cluster).jobs
+    families = {"ResNet": "conv", "CycleGAN": "conv", "LM": "lstm", "Transformer": "transformer", "Recommendation": "recommendation"}
+    for job in jobs:
+        family = next((family for name, family in families.items() if job.job_type.startswith(name)), "actor_critic")
+        assert job.program == f"{family}/tiny"
+    assert len({job.program for job in jobs}) == 5
+
+
+def test_the_scheduler_is_told_speeds_with_an_error_of_its_own_for_each_type_gang_and_kind(cluster: Cluster) -> None:
+    exact, told = BIG.sample(0, cluster), replace(BIG, profile_error=0.2).sample(0, cluster)
+    assert all(job.known_steps_per_s is None for job in exact.jobs)
+    assert [replace(job, known_steps_per_s=None) for job in told.jobs] == list(exact.jobs), "the jobs themselves are the same"
+    errors = {}
+    for job in told.jobs:
+        assert job.known_steps_per_s is not None and job.known_steps_per_s.keys() == job.steps_per_s.keys()
+        for kind, speed in job.steps_per_s.items():
+            if speed:
+                error = job.known_steps_per_s[kind] / speed
+                assert errors.setdefault((job.job_type, job.gang, kind), error) == error
+            else:
+                assert job.known_steps_per_s[kind] == 0
+    values = np.array(list(errors.values()))
+    assert len(set(values)) == len(values) > 200 and (values > 0).all()
+    assert values.mean() == pytest.approx(1.0, abs=0.05) and values.std() == pytest.approx(0.2, rel=0.2)
+
+
+def test_what_rounds_say_reaches_the_trace(cluster: Cluster) -> None:
+    assert (GavelMix().sample(0, cluster).learns, GavelMix().sample(0, cluster).max_crashes) == (False, 3)
+    trace = GavelMix(learns=True, max_crashes=5).sample(0, cluster)
+    assert (trace.learns, trace.max_crashes) == (True, 5)
+
+
 def test_failures_departures_and_arrivals_leave_the_jobs_as_they_are(cluster: Cluster) -> None:
     plain = GavelMix().sample(7, cluster)
     upset = GavelMix(failures_per_device_day=0.5, leave_fraction=0.5, max_rounds=5000).sample(7, cluster)
@@ -159,6 +192,8 @@ def test_h100_is_refused(h100_cluster: Cluster) -> None:
         ({"round_s": 0.0}, "workload.round_s"),
         ({"restart_s": float("inf")}, "workload.restart_s"),
         ({"max_rounds": 0}, "workload.max_rounds"),
+        ({"max_crashes": 0}, "workload.max_crashes=0"),
+        ({"profile_error": -0.1}, "workload.profile_error=-0.1"),
     ],
 )
 def test_bad_fields_are_refused(fields: dict[str, object], message: str) -> None:

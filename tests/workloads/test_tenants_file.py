@@ -44,6 +44,15 @@ def test_speeds_of_kinds_that_the_cluster_lacks_are_left_out(tmp_path: Path, clu
     assert small.steps_per_s == {"k80": 1.0}
 
 
+def test_a_job_type_of_ones_own_may_say_what_trains(tmp_path: Path, cluster: Cluster) -> None:
+    own = "job_type: mine, num_steps: 5, steps_per_s: {v100: 1}"
+    jobs = f"{{{own}, program: transformer/tiny}}, {{{own}}}, {{{JOB}}}, {{{JOB}, program: lstm/tiny}}"
+    trace = _write(tmp_path, "t.yaml", f"tenants: [{{name: a, jobs: [{jobs}]}}]").sample(0, cluster)
+    assert [job.program for job in trace.jobs] == ["transformer/tiny", "", "actor_critic/tiny", "lstm/tiny"]
+    table = _write(tmp_path, "t.csv", HEAD.replace("gang", "gang,program") + "a,mine,1,conv/tiny,10,,1\nb,A3C,1,,10,,\n")
+    assert [job.program for job in table.sample(0, cluster).jobs] == ["conv/tiny", "actor_critic/tiny"]
+
+
 def test_only_failures_depend_on_the_seed() -> None:
     assert not TenantsFile(path="t.yaml").seeded
     assert TenantsFile(path="t.yaml", failures_per_device_day=0.1).seeded
@@ -140,6 +149,7 @@ def _yaml(job: str = JOB, tenant: str = "name: a", more: str = "") -> str:
         (_yaml(JOB + ", steps_per_s: {v100: -1}"), r"steps_per_s\.v100=-1: must be 0 or more"),
         (_yaml(JOB + ", steps_per_s: {v100: fast}"), r"steps_per_s\.v100='fast': must be a number"),
         (_yaml(JOB + ", steps_per_s: 3"), r"steps_per_s=3: must map kinds of device"),
+        (_yaml(JOB + ", program: conv"), r"jobs\[0\]: program='conv': must be FAMILY/SIZE, like conv/tiny"),
         (_yaml(JOB + ", spread_steps_per_s: {v100: 1}"), r"spread_steps_per_s=.*needs steps_per_s too"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hetsys.core.cluster import Cluster
 from hetsys.core.errors import ConfigError
 from hetsys.core.paths import data_dir
-from hetsys.workloads.throughputs import KINDS, check_kinds, read_throughputs
+from hetsys.workloads.throughputs import KINDS, check_kinds, program_of, read_throughputs
 
 HEADER = "job_type,gang,k80,p100,v100,k80_spread,p100_spread,v100_spread\n"
 ROW = "A,1,1,2,3,1,2,3\n"
@@ -39,6 +39,11 @@ def test_speeds_stay_as_measured() -> None:
 def _by_kind(job_type: str) -> list[float]:
     speeds = read_throughputs().rows[job_type, 1].steps_per_s
     return [speeds[kind] for kind in KINDS]
+
+
+def test_every_published_type_has_a_program_and_no_other_has() -> None:
+    assert all(program_of(job_type) for job_type in read_throughputs().job_types)
+    assert [program_of(name) for name in ("LM (batch size 10)", "A3C", "LMs", "")] == ["lstm/tiny", "actor_critic/tiny", "", ""]
 
 
 def test_fits_needs_speed_and_devices(cluster: Cluster, small_k80_cluster: Cluster) -> None:

@@ -65,6 +65,7 @@ class NativeMachine:
         self._queues: dict[str, deque[_Task]] = {device.name: deque() for device in cluster.devices}
         self._returns: set[Ticket] = set()
         self._out: deque[Done] = deque()
+        self._to_consider: deque[_Task] = deque()
         hosts = {device.name: device.name for device in cluster.devices}
         self._crew = Crew(launcher, hosts, _places(cluster), program, reports=True, timeout_s=timeout_s)
         self._began_ns = time.monotonic_ns()
@@ -168,7 +169,15 @@ class NativeMachine:
         return task.ticket
 
     def _consider(self, task: _Task) -> None:
-        """Give the order for `task` if nothing stands before it, and for what it has stood before."""
+        """Give the order for `task` if nothing stands before it, and for what it has stood before; however long that row is."""
+        self._to_consider.append(task)
+        if len(self._to_consider) > 1:
+            return
+        while self._to_consider:
+            self._try(self._to_consider[0])
+            self._to_consider.popleft()
+
+    def _try(self, task: _Task) -> None:
         if task.ordered or task.blockers or any(self._queues[device][0] is not task for device in task.queues):
             return
         task.ordered = True

@@ -155,7 +155,7 @@ class Worker:
             self.report(wire.Finished(command.ticket, start_ns, end_ns, tuple(parts[len(work.gives) :])))
 
     def _begin(self, slot: _Slot) -> int:
-        slot.pacer.restart()
+        slot.pacer.resume()
         return time.monotonic_ns()
 
     def _end(self, slot: _Slot) -> int:

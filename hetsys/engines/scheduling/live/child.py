@@ -57,6 +57,7 @@ def _carry_out(
     losses: list[float] = []
     pacer.restart()
     began_ns = ended_ns = time.monotonic_ns()
+    cpu_before_ns = time.process_time_ns()
     beat_ns = began_ns + BEAT_NS
     while _goes_on(order, len(losses), agree):
         losses.append(training.step())
@@ -65,6 +66,7 @@ def _carry_out(
         if ended_ns >= beat_ns:
             link.send(Beat(len(losses)))
             beat_ns = ended_ns + BEAT_NS
+    cpu_ns = time.process_time_ns() - cpu_before_ns
     saved_step = -1
     if order.save and start.rank == 0:
         training.save(order.save)
@@ -72,7 +74,7 @@ def _carry_out(
     return Report(
         job=start.job, rank=start.rank, device=start.device, kind=start.kind, steps=len(losses), first_step=first_step,
         losses=tuple(losses) if start.rank == 0 else (), reduced_bytes=training.reduced_bytes - reduced_before, saved_step=saved_step,
-        began_ns=began_ns, ended_ns=ended_ns, capability=capability,
+        began_ns=began_ns, ended_ns=ended_ns, capability=capability, cpu_ns=cpu_ns,
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ class NativeExecutor:
         self._checkpoints = Checkpoints(folder / "checkpoints")
         self.books = Books(trace.jobs, note)
         self._zero_ns: int | None = None
+        self._due_ns = self._got_ns = 0.0
 
     def down_at(self, now_ns: int) -> frozenset[str]:
         return self._outages.down_at(now_ns)
@@ -65,6 +66,12 @@ class NativeExecutor:
         outcomes = tuple(self._settle(plan, lease, answers[lease.job], end_ns, self._zero_ns) for lease in plan.leases)
         return RoundOutcome(end_ns, outcomes, self.down_at(end_ns))
 
+    @property
+    def cpu_share(self) -> float | None:
+        """The processor time that CPU workers got while they made steps, as a part of what was theirs: well below 1, other programs took
+        it and the figures are of contention. None where no CPU worker made a step."""
+        return self._got_ns / self._due_ns if self._due_ns else None
+
     def close(self) -> None:
         self._gangs.close()
         self._checkpoints.close()
@@ -76,6 +83,10 @@ class NativeExecutor:
             return LeaseOutcome(lease.job, 0, None, True, answer.steps, held_ns, answer.reason, crashed=answer.crashed)
         self._check_capability(lease, answer)
         steps = answer[0].steps
+        sheet = self._cluster.sheets[lease.kind]
+        if sheet.native.startswith("cpu"):
+            self._due_ns += sum(sheet.busy_fraction * (report.ended_ns - report.began_ns) for report in answer)
+            self._got_ns += sum(report.cpu_ns for report in answer)
         self.books.check(plan.index, lease, answer, steps, saves=True)
         self.books.enter(plan.index, answer, (end_ns - plan.start_ns) / NS, stands=True)
         ended_ns = max(report.ended_ns for report in answer)

@@ -52,7 +52,8 @@ class Report:
 
     `first_step`: the index in the job of the first of `steps` steps; `losses[i]`: the loss of the gang's whole batch at step
     `first_step + i` (rank 0; other ranks leave it empty). `reduced_bytes`: gradient bytes that went into reductions. `saved_step`: the step
-    that the checkpoint written holds, -1 for none. `began_ns`, `ended_ns`: monotonic clock, first step begun to last step ended.
+    that the checkpoint written holds, -1 for none. `began_ns`, `ended_ns`: monotonic clock, first step begun to last step ended;
+    `cpu_ns`: processor time of this process between them.
     """
 
     job: str
@@ -67,6 +68,7 @@ class Report:
     began_ns: int
     ended_ns: int
     capability: str = ""
+    cpu_ns: int = 0
 
 
 @dataclass(frozen=True)
