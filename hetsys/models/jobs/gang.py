@@ -15,6 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 ONE_BUCKET_MB = 1024
+GATHERED_BYTES = 1 << 20
+"""Gradients up to this size are gathered and added on every rank: gloo's ring takes twice as many turns to reduce as to gather."""
 
 
 def join(rank: int, world_size: int, rendezvous: str, device: torch.device | str = "cpu", timeout_s: float = 60.0) -> None:
@@ -88,7 +90,12 @@ def _reduce(state: DataParallel, bucket: dist.GradBucket) -> torch.futures.Futur
     """The mean over the ranks of a bucket of gradients: how torch's hooks are called."""
     gradients = bucket.buffer()
     gradients.div_(dist.get_world_size())
-    dist.all_reduce(gradients)
+    if gradients.is_cuda or gradients.numel() * gradients.element_size() > GATHERED_BYTES:
+        dist.all_reduce(gradients)
+    else:
+        of_ranks = gradients.new_empty(dist.get_world_size(), gradients.numel())
+        dist.all_gather(list(of_ranks.unbind()), gradients)
+        torch.sum(of_ranks, 0, out=gradients)
     state.reduced_bytes += gradients.numel() * gradients.element_size()
     gpu = [gradients.device] if gradients.is_cuda else None  # a future must be told which GPU its value lies on
     done: torch.futures.Future[Tensor] = torch.futures.Future(devices=gpu)
