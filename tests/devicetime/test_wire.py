@@ -54,7 +54,7 @@ def flat(value: Any) -> list[Any]:
     return [(tensor.dtype, tensor.tolist()) for tensor in tensors_in(value)]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=str)
+@pytest.mark.parametrize("value", VALUES, ids=["scalar", "empty", "transposed", "nested", "no tensor"])
 def test_a_parcel_brings_back_what_was_packed(value: Any) -> None:
     found = unpack(pack(value))
     assert flat(found) == flat(value)
