@@ -29,6 +29,7 @@ TOLERANCE = 0.10
 """How far the ratio of two kinds may differ between the two passes; beyond it the machine is too unsteady to be measured on."""
 PASSES = 2
 _QUIET = 0.95
+_AGAIN = "the machine is busy with something else, or too warm: profile it again"
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,12 @@ class Samples:
         pairs = zip(self.rates[program, slow], self.rates[program, fast], strict=True)
         return tuple(median(f / s for s, f in zip(slows, fasts, strict=True)) for slows, fasts in pairs)
 
+    def difference(self, program: str, cluster: Cluster) -> float:
+        """By what part the ratio of the fastest to the slowest kind differed between the two passes; 0 for one kind."""
+        slow, fast = cluster.kinds[0], cluster.kinds[-1]
+        first, second = self.ratios(program, slow, fast)
+        return abs(second / first - 1)
+
 
 def main(cluster: Cluster, cluster_name: str, results: Path, console: Console, quick: bool = False) -> int:
     """Measure, print the tables, keep the calibration. Returns 0, or 1 where two passes disagree by more than TOLERANCE."""
@@ -92,17 +99,20 @@ def main(cluster: Cluster, cluster_name: str, results: Path, console: Console, q
     _print_ops(samples, console)
     for kind, times in samples.restarts.items():
         console.print(f"restart on {kind}: {median(times):.2f} s to a process, its checkpoint and its first step", soft_wrap=True)
-    if samples.quiet and median(samples.quiet) < _QUIET:
-        busy = f"{100 * (1 - median(samples.quiet)):.0f} %"
-        note = f"note: the workers had to wait for {busy} of the time: this machine is busy with something else, and runs will wait as well"
-        console.print(note, soft_wrap=True)
+    _say_if_busy(samples, console)
     console.print(f"calibration: {path}", soft_wrap=True)
     return 0 if good else 1
 
 
 def calibrate(cluster: Cluster, cluster_name: str, results: Path, console: Console, quick: bool = False) -> Path:
-    """Measure without tables, as a native run needs it where no calibration fits. Returns the file."""
-    return _measure_and_keep(cluster, cluster_name, results, console, QUICK if quick else Effort())[1]
+    """Measure without tables, as a native run needs it where no calibration fits; a line says where two passes disagree, or the machine is
+    busy. Returns the file."""
+    samples, path = _measure_and_keep(cluster, cluster_name, results, console, QUICK if quick else Effort())
+    unsteady = [program for program in dict.fromkeys(name for name, _ in samples.rates) if samples.difference(program, cluster) > TOLERANCE]
+    if unsteady:
+        console.print(f"two passes differ by more than {100 * TOLERANCE:.0f} % for {', '.join(unsteady)}: {_AGAIN}", soft_wrap=True)
+    _say_if_busy(samples, console)
+    return path
 
 
 def _measure_and_keep(cluster: Cluster, name: str, results: Path, console: Console, effort: Effort) -> tuple[Samples, Path]:
@@ -117,6 +127,13 @@ def _measure_and_keep(cluster: Cluster, name: str, results: Path, console: Conso
     path = files.write(_calibration(samples, cluster, name), results)
     console.print(f"measured in {time.perf_counter() - began:.0f} s")
     return samples, path
+
+
+def _say_if_busy(samples: Samples, console: Console) -> None:
+    if samples.quiet and median(samples.quiet) < _QUIET:
+        busy = f"{100 * (1 - median(samples.quiet)):.0f} %"
+        note = f"note: the workers had to wait for {busy} of the time: this machine is busy with something else, and runs will wait as well"
+        console.print(note, soft_wrap=True)
 
 
 @contextmanager
@@ -222,7 +239,7 @@ def _print_speeds(samples: Samples, cluster: Cluster, console: Console) -> bool:
         cells = [f"{speed:.1f}" for speed in speeds.values()]
         if several:
             first, second = samples.ratios(program, slow, fast)
-            difference = abs(second / first - 1)
+            difference = samples.difference(program, cluster)
             good = good and difference <= TOLERANCE
             verdict = "steady" if difference <= TOLERANCE else "UNSTEADY"
             cells += [f"{speeds[fast] / speeds[slow]:.2f}", f"{first:.2f}", f"{second:.2f}", f"{100 * difference:.1f} %", verdict]
@@ -232,7 +249,7 @@ def _print_speeds(samples: Samples, cluster: Cluster, console: Console) -> bool:
         judged = "all within" if good else "some beyond"
         console.print(f"ratio: {fast} to {slow}, measured twice; {judged} the {100 * TOLERANCE:.0f} % by which two measurements may differ")
     if not good:
-        console.print("the machine is busy with something else, or too warm: profile it again")
+        console.print(_AGAIN)
     return good
 
 

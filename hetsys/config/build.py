@@ -20,7 +20,7 @@ from hetsys.config.mistakes import from_instantiate
 from hetsys.config.options import read_options
 from hetsys.config.settings import PARTS, Settings, describe
 from hetsys.core.cluster import Cluster
-from hetsys.core.errors import ConfigError, InfeasiblePlan
+from hetsys.core.errors import ConfigError, InfeasiblePlan, NotMeasured
 from hetsys.core.experiment import About, Experiment
 from hetsys.core.model import NoModel
 from hetsys.core.scheduling.admission import admit
@@ -54,7 +54,11 @@ class Builder:
         for seed in seeds:
             Settings(**{**{f.name: config[f.name] for f in dataclasses.fields(Settings)}, "seed": seed})
         parts = {part: self._part(part, config[part]) for part in PARTS}
-        parts["workload"] = self._fitted(parts["workload"], parts["cluster"])
+        try:
+            parts["workload"] = self._fitted(parts["workload"], parts["cluster"])
+        except NotMeasured as error:
+            error.option = options["cluster"]
+            raise
         abouts = {part: describe(About, f"{part}.about", _words(config[part])) for part in parts}
         self._check(parts, abouts, config, options, seeds[0])
         stored = {

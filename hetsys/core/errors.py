@@ -21,6 +21,12 @@ class ConfigError(HetsysError):
         return type(self), (self.key, self.value, self.remedy)
 
 
+class NotMeasured(ConfigError):
+    """A native cluster of which `hetsys profile` has measured nothing, while nothing else is known of it. `option`: of `conf/cluster`."""
+
+    option = ""
+
+
 class InfeasiblePlan(HetsysError):
     """A request that no plan can satisfy; the message holds the numbers that clash."""
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetsys.core.errors import ConfigError
+from hetsys.core.errors import ConfigError, NotMeasured
 from hetsys.core.experiment import Experiment
+from hetsys.core.paths import results_dir
 from hetsys.runner.machine import check_machine
 from hetsys.runner.plans import plan_sweep
 from hetsys.runner.sweep import SweepResult, refuse_live, run_sweep
@@ -33,7 +34,11 @@ def run_command(argv: Sequence[str], console: Console) -> int:
     KeyboardInterrupt once what was finished is shown."""
     from hetsys.config import compose_command
 
-    sweeps = compose_command(argv)
+    try:
+        sweeps = compose_command(argv)
+    except NotMeasured as missing:
+        _measure(missing, console)
+        sweeps = compose_command(argv)
     if sweeps[-1].plan_only:
         _say([*sweeps[-1].remarks, *sweeps[-1].notices], console)
         plan_sweep(sweeps[-1].experiments, console)
@@ -86,6 +91,21 @@ def _calibrate(sweeps: Sequence[Sweep], console: Console) -> bool:
     for option, experiment in clusters.items():
         calibrate(experiment.cluster, option, experiment.results, console)
     return bool(clusters)
+
+
+def _measure(missing: NotMeasured, console: Console) -> None:
+    """Measure the native cluster of which nothing is known; `missing` itself where that is no such cluster of this machine."""
+    from hetsys.config import compose_cluster
+    from hetsys.profile import calibrate
+    from hetsys.runtime.devices import check_busy
+
+    if not missing.option:
+        raise missing
+    cluster = compose_cluster(missing.option)
+    if not cluster.native:
+        raise missing
+    check_busy(cluster)
+    calibrate(cluster, missing.option, results_dir(), console)
 
 
 def _run(sweep: Sweep, console: Console, prefix: str) -> SweepResult:

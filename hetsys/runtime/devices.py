@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from math import floor
 
 from hetsys.core import host
@@ -56,6 +57,11 @@ def check_busy(cluster: Cluster, cores: float | None = None) -> None:
     """Raise ConfigError unless this machine can be the native devices of `cluster`: enough cores for its CPU workers and the scheduler
     (`cores`: None counts those that this process may use), their instruction sets, its GPUs. Other clusters pass."""
     sheets = [cluster.sheets[device.kind] for device in cluster.devices]
+    set_already = [name for name in _ENVIRONMENTS["cpu:sse41"] if os.environ.get(name)]
+    if set_already and any(sheet.native.startswith("cpu") for sheet in sheets):
+        name = set_already[0]
+        remedy = "this variable caps the instructions of every worker; unset it, so that each kind is what it says"
+        raise ConfigError(name, os.environ[name], remedy)
     _check_cores([sheet.busy_fraction for sheet in sheets if sheet.native.startswith("cpu")], cores)
     for kind in cluster.kinds:
         native = cluster.sheets[kind].native

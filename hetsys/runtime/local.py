@@ -27,7 +27,7 @@ from typing import Any, cast
 from hetsys.core.errors import EngineError
 from hetsys.runtime.launch import Launcher, Link, Worker
 
-PRELOAD = ("torch", "torch.distributed", "torch._dynamo", "accelerate")
+PRELOAD = ("torch", "torch.distributed", "torch._dynamo", "accelerate", "hetsys.models.jobs.trainer")
 """What training processes import. The first optimizer that a process makes loads `torch._dynamo`, which takes most of a second."""
 
 _HEADER_BYTES = 8

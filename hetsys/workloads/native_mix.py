@@ -9,7 +9,7 @@ from statistics import fmean
 
 from hetsys.core import calibration as files
 from hetsys.core.cluster import Cluster
-from hetsys.core.errors import ConfigError, did_you_mean
+from hetsys.core.errors import ConfigError, NotMeasured, did_you_mean
 from hetsys.core.paths import results_dir, shipped
 from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 from hetsys.workloads.base import Rounds
@@ -18,6 +18,7 @@ from hetsys.workloads.tables import as_integer, as_number, read_csv
 
 TABLE = "tables/cpu_job_speeds.csv"
 SHIPPED = "shipped"
+_ROUND_OVER_RESTART = 4.0
 _AUTO, _GIVEN = "auto", "given"
 _NAMES = {
     "conv": "Convolutional network",
@@ -36,7 +37,8 @@ class NativeMix(Rounds):
 
     `calibration`: "auto" takes what `hetsys profile` measured of the cluster on this machine, else the shipped table; "shipped" that table;
     or the path of a calibration's file. `for_cluster` fills in `steps_per_s` (program -> kind -> steps/s), `calibration_hash` and, where it
-    is None, `restart_s`. The scheduler is told these speeds and corrects them by what it sees.
+    is None, `restart_s` (then a round lasts at least four restarts, which take seconds on GPUs). The scheduler is told these speeds and
+    corrects them by what it sees.
     """
 
     restart_s: float | None = None  # type: ignore[assignment]
@@ -71,10 +73,16 @@ class NativeMix(Rounds):
         if self.steps_per_s is not None:
             if self.restart_s is None:
                 raise ConfigError("workload.restart_s", None, "give it as well where workload.steps_per_s is given")
-            return self if self.calibration != _AUTO else replace(self, calibration=_GIVEN)
+            given = {program: self._given(program, cluster) for program in map(self._program, self.families)}
+            return replace(self, steps_per_s=given, calibration=_GIVEN if self.calibration == _AUTO else self.calibration)
         name, digest, speeds, restart_s = self._measured(cluster, results or results_dir())
         filled = {program: self._of_kinds(program, speeds, cluster) for program in dict.fromkeys(map(self._program, self.families))}
-        restart_s = restart_s if self.restart_s is None else self.restart_s
+        if self.restart_s is None:
+            longer = max(self.round_s, _ROUND_OVER_RESTART * restart_s)
+            return replace(
+                self, calibration=name, calibration_hash=digest, steps_per_s=filled, restart_s=restart_s, round_s=round(longer, 3)
+            )
+        restart_s = self.restart_s
         return replace(self, calibration=name, calibration_hash=digest, steps_per_s=filled, restart_s=restart_s)
 
     def _measured(self, cluster: Cluster, results: Path) -> tuple[str, str, Mapping[str, Mapping[str, float]], float]:
@@ -87,16 +95,24 @@ class NativeMix(Rounds):
         if found is None:
             return (SHIPPED, *read_shipped(cluster))
         speeds = {program: found.steps_per_s(program) for program in {row.program for row in found.jobs}}
-        return files.file_of(found.cluster, results).stem, found.hash, speeds, fmean(found.restart_s.values())
+        name = files.file_of(found.cluster, results).stem if self.calibration == _AUTO else Path(self.calibration).stem
+        return name, found.hash, speeds, fmean([found.restart_s[kind] for kind in cluster.kinds if kind in found.restart_s] or [0.0])
 
     def _program(self, family: str) -> str:
         return f"{family}/{self.size}"
+
+    def _given(self, program: str, cluster: Cluster) -> dict[str, float]:
+        assert self.steps_per_s is not None
+        speeds = self.steps_per_s.get(program, {})
+        for kind in cluster.kinds:
+            as_number(f"workload.steps_per_s.{program}.{kind}", speeds.get(kind), at_least=1e-6)
+        return {kind: float(speeds[kind]) for kind in cluster.kinds}
 
     def _of_kinds(self, program: str, speeds: Mapping[str, Mapping[str, float]], cluster: Cluster) -> dict[str, float]:
         remedy = f"no training speed of {program} is known for this kind; measure it: hetsys profile, with the cluster's name"
         for kind in cluster.kinds:
             if speeds.get(program, {}).get(kind, 0.0) <= 0:
-                raise ConfigError("cluster.nodes.kind", kind, remedy)
+                raise NotMeasured("cluster.nodes.kind", kind, remedy)
         return {kind: float(speeds[program][kind]) for kind in cluster.kinds}
 
     @property

@@ -111,7 +111,7 @@ def test_another_seed_trains_other_jobs_in_the_same_time(tmp_path: Path, launche
         (fakes.writes_no_checkpoint, r"job victim: a checkpoint was reported and round-000000.pt is missing or empty"),
         (fakes.never_saves, r"job victim, rank 0 on \S+, round 0: saved_step ordered \d+, counted -1"),
         (fakes.starts_over, r"job victim, rank 0 on \S+, round \d: first_step ordered \d+, counted 0"),
-        (fakes.pretends_a_step, r"job victim, rank 0 on \S+, round 0: saved_step ordered \d+, counted \d+"),
+        (fakes.pretends_a_step, r"job victim, rank 0 on \S+, round 0: last_step ordered \d+, counted \d+"),
         (fakes.reduces_nothing, r"job victim, rank 1 on \S+, round 0: reduced_bytes ordered \d+, counted 0"),
     ],
 )
@@ -123,7 +123,7 @@ def test_books_that_do_not_balance_fail_the_run_and_name_the_place(
     assert not list(tmp_path.rglob("*.pt"))
 
 
-REPORT = Report("j", 0, "slow-0-0", "slow", 5, 0, (0.5,) * 5, 0, 5, 0, 1)
+REPORT = Report("j", 0, "slow-0-0", "slow", 5, 0, (0.5,) * 5, 0, 5, 0, 1, 5)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,7 @@ REPORT = Report("j", 0, "slow-0-0", "slow", 5, 0, (0.5,) * 5, 0, 5, 0, 1)
         ({"kind": "fast"}, "kind ordered slow, counted fast"),
         ({"job": "k"}, "job ordered j, counted k"),
         ({"rank": 1}, "rank ordered 0, counted 1"),
+        ({"last_step": 4}, "last_step ordered 5, counted 4"),
         ({"losses": (0.5,) * 4}, "losses ordered 5, counted 4"),
         ({"reduced_bytes": 4}, "reduced_bytes ordered 0, counted 4"),
     ],

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from hetsys.engines.scheduling.live import child
 from hetsys.engines.scheduling.live.gangs import job_seed
 from hetsys.engines.scheduling.live.native import NativeExecutor
 from hetsys.engines.scheduling.loop import run
-from hetsys.runtime.local import PRELOAD, LocalLauncher
+from hetsys.runtime.local import LocalLauncher
 from tests.engines import fakes
 from tests.engines.builders import SHEET, EqualShares, cluster
 from tests.engines.live import busy_trace, emulate, jobs_of, live_job, rounds_of, simulate
@@ -25,7 +29,7 @@ from tests.engines.live import busy_trace, emulate, jobs_of, live_job, rounds_of
 
 @pytest.fixture(scope="module")
 def launcher() -> Iterator[LocalLauncher]:
-    made = LocalLauncher((*PRELOAD, *child.PRELOAD))
+    made = LocalLauncher()
     yield made
     made.close()
 
@@ -51,7 +55,18 @@ def test_preempted_and_resumed_jobs_lose_nothing_bit_for_bit(tmp_path: Path, lau
         assert executor.books.losses[spec.name] == undisturbed(spec.program, job_seed(0, spec), 70)
 
 
-def test_real_gangs_run_as_simulated_and_twice_the_same(tmp_path: Path, launcher: LocalLauncher) -> None:
+@contextmanager
+def another_program_on_every_core() -> Iterator[None]:
+    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+
+
+def test_real_gangs_run_as_simulated_and_the_same_on_a_loaded_machine(tmp_path: Path, launcher: LocalLauncher) -> None:
     """Gangs of 4, 2 and 1 on four devices, of which one fails under the gang of 2, which goes on when the others have finished."""
     jobs = (
         live_job("four", "a", steps=60, gang=4, slow=1.0, program="transformer/tiny"),
@@ -64,7 +79,8 @@ def test_real_gangs_run_as_simulated_and_twice_the_same(tmp_path: Path, launcher
     assert records == simulate(trace, machine)
     done = jobs_of(records)
     assert (done["two"].restarts, done["two"].lost_steps, done["two"].steps) == (1, 15, 70)
-    again, second = emulate(trace, tmp_path / "2", launcher, machine=machine, entry=child.train)
+    with another_program_on_every_core():
+        again, second = emulate(trace, tmp_path / "2", launcher, machine=machine, entry=child.train)
     assert again == records and second.books.digests() == first.books.digests() and second.books.totals() == first.books.totals()
     alone = undisturbed("conv/tiny", job_seed(0, jobs[1]), 70)
     assert first.books.losses["two"] == pytest.approx(alone, rel=1e-3)  # sums in another order; the models' own tests say how close
@@ -92,7 +108,10 @@ def test_a_rank_killed_under_a_real_gang_costs_its_lease_only(tmp_path: Path, la
     trace = JobTrace((Tenant("a"), Tenant("b")), jobs, round_s=25.0, restart_s=5.0)
     machine = cluster(slow=(1, 3))
     _, undisturbed_run = emulate(trace, tmp_path / "1", launcher, machine=machine, entry=child.train)
-    records, executor = emulate(trace, tmp_path / "2", launcher, machine=machine, entry=fakes.trains_and_kills_a_rank)
+    ledger: list[dict[str, Any]] = []
+    records, executor = emulate(trace, tmp_path / "2", launcher, machine=machine, entry=fakes.trains_and_kills_a_rank, note=ledger.append)
+    (lost,) = [line["lost"] for line in ledger if "lost" in line]
+    assert "died with signal 9" in lost, "its peer fails as well, and is not to blame"
     victim, other = jobs_of(records)["victim"], jobs_of(records)["other"]
     assert (victim.crashes, victim.status, victim.lost_steps) == (1, "finished", 20)
     assert (other.crashes, other.status, other.finish_s) == (0, "finished", 45.0)

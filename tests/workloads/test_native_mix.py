@@ -102,6 +102,8 @@ def test_mistakes_are_named(generations: Cluster, calibrated: Calibration) -> No
         NativeMix(families=("transformer",)).for_cluster(generations)
     with pytest.raises(ConfigError, match=r"workload\.restart_s"):
         NativeMix(steps_per_s={}).for_cluster(generations)
+    with pytest.raises(ConfigError, match=r"workload\.steps_per_s\.lstm/full\.cpu_sse41"):
+        NativeMix(steps_per_s={"conv/full": {"cpu_sse41": 1.0, "cpu_full": 2.0}}, restart_s=0.0).for_cluster(generations)
 
 
 def test_speeds_of_ones_own(generations: Cluster) -> None:

@@ -15,6 +15,7 @@ from hetsys.core.scheduling.plan import Lease
 from hetsys.core.scheduling.trace import Job
 from hetsys.engines.scheduling.live.orders import Report
 
+TOTALS = ("executed_steps", "checkpoints", "reduced_bytes", "ledger_lines", "ledger_mismatches")
 Note = Callable[[dict[str, Any]], None]
 
 
@@ -49,8 +50,9 @@ class Books:
         return {name: account.digest.hexdigest() for name, account in self._accounts.items()}
 
     def totals(self) -> dict[str, int]:
-        """What was executed in all: `executed_steps` (over ranks, lost ones included), `checkpoints` and `reduced_bytes`."""
-        return {name: self._totals[name] for name in ("executed_steps", "checkpoints", "reduced_bytes")}
+        """What was executed in all: `executed_steps` (over ranks, lost ones included), `checkpoints` and `reduced_bytes`; the
+        `ledger_lines` that were compared with what was ordered, and the `ledger_mismatches` among them."""
+        return {name: self._totals[name] for name in TOTALS}
 
     def check(self, index: int, lease: Lease, reports: Sequence[Report], steps: int, saves: bool) -> None:
         """Compare the reports of round `index`, one a rank in order, with the orders: `steps` steps from where the job stood, and a
@@ -61,11 +63,14 @@ class Books:
         for rank, (device, report) in enumerate(zip(lease.devices, reports, strict=True)):
             ordered = {
                 "job": lease.job, "rank": rank, "device": device, "kind": lease.kind, "first_step": first_step, "steps": steps,
-                "saved_step": first_step + steps if saves and rank == 0 else -1, "reduced_bytes": steps * bytes_a_step,
+                "last_step": first_step + steps, "saved_step": first_step + steps if saves and rank == 0 else -1,
+                "reduced_bytes": steps * bytes_a_step,
             }  # fmt: skip
             counted = {name: getattr(report, name) for name in ordered} | {"losses": len(report.losses)}
             for name, value in (ordered | {"losses": steps if rank == 0 else 0}).items():
+                self._totals["ledger_lines"] += 1
                 if counted[name] != value:
+                    self._totals["ledger_mismatches"] += 1
                     where = f"job {lease.job}, rank {rank} on {device}, round {index}"
                     raise EngineError(f"the books do not balance: {where}: {name} ordered {value}, counted {counted[name]}")
             self._totals["executed_steps"] += report.steps

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from hetsys.engines.scheduling.live.orders import Beat, Report, RunSteps, RunUntil, Start, Training
 from hetsys.runtime.launch import Link
 from hetsys.runtime.pacer import Pacer
-
-PRELOAD = ("hetsys.engines.scheduling.live.child", "hetsys.models.jobs.trainer")
-"""What a launcher does well to load before it forks, beside torch and accelerate."""
 
 ORDER_TIMEOUT_S = 900.0
 """A process that hears nothing for so long is forgotten, and ends."""
 BEAT_NS = 100_000_000
 
 Agree = Callable[[bool], bool]
+
+
+@dataclass(frozen=True)
+class Where:
+    """What torch says of where a process computes: see Report."""
+
+    computed_on: str = ""
+    capability: str = ""
+
+
+def nothing(link: Link) -> None:
+    """The main of a process that is started so that the next one starts fast."""
 
 
 def train(link: Link, start: Start) -> None:
@@ -34,12 +44,13 @@ def train(link: Link, start: Start) -> None:
         if start.checkpoint:
             trainer.load(start.checkpoint)
         agree = _agree_on(device) if start.world_size > 1 else _decide_alone
-        obey(link, start, trainer, agree, torch.backends.cpu.get_cpu_capability())
+        where = Where(str(next(trainer.net.parameters()).device), torch.backends.cpu.get_cpu_capability())
+        obey(link, start, trainer, agree, where)
     finally:
         trainer.close()
 
 
-def obey(link: Link, start: Start, training: Training, agree: Agree, capability: str = "") -> None:
+def obey(link: Link, start: Start, training: Training, agree: Agree, where: Where = Where()) -> None:
     """Carry out orders as they come and report on each. `agree(go)`: rank 0's `go`, the same on all ranks of the gang."""
     pacer = Pacer(start.busy_fraction)
     while True:
@@ -47,11 +58,11 @@ def obey(link: Link, start: Start, training: Training, agree: Agree, capability:
             order = link.recv(ORDER_TIMEOUT_S)
         except EOFError:
             return
-        link.send(_carry_out(order, link, start, training, agree, pacer, capability))
+        link.send(_carry_out(order, link, start, training, agree, pacer, where))
 
 
 def _carry_out(
-    order: RunSteps | RunUntil, link: Link, start: Start, training: Training, agree: Agree, pacer: Pacer, capability: str
+    order: RunSteps | RunUntil, link: Link, start: Start, training: Training, agree: Agree, pacer: Pacer, where: Where
 ) -> Report:
     first_step, reduced_before = training.step_index, training.reduced_bytes
     losses: list[float] = []
@@ -74,7 +85,8 @@ def _carry_out(
     return Report(
         job=start.job, rank=start.rank, device=start.device, kind=start.kind, steps=len(losses), first_step=first_step,
         losses=tuple(losses) if start.rank == 0 else (), reduced_bytes=training.reduced_bytes - reduced_before, saved_step=saved_step,
-        began_ns=began_ns, ended_ns=ended_ns, capability=capability, cpu_ns=cpu_ns,
+        began_ns=began_ns, ended_ns=ended_ns, last_step=training.step_index, computed_on=where.computed_on, capability=where.capability,
+        cpu_ns=cpu_ns,
     )  # fmt: skip
 
 

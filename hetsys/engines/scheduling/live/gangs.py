@@ -14,6 +14,7 @@ from hetsys.core.errors import ConfigError, EngineError
 from hetsys.core.scheduling.admission import admit
 from hetsys.core.scheduling.plan import Lease, RoundPlan
 from hetsys.core.scheduling.trace import Job, JobTrace
+from hetsys.engines.scheduling.live.child import nothing
 from hetsys.engines.scheduling.live.orders import Beat, Report, RunSteps, RunUntil, Start
 from hetsys.runtime.devices import worker_env
 from hetsys.runtime.launch import Launcher, Link, Worker
@@ -21,6 +22,10 @@ from hetsys.runtime.launch import Launcher, Link, Worker
 PATIENCE_S = 120.0
 """A process that neither reports nor gives a sign of life for so long hangs, and is ended."""
 _NAP_S = 1.0
+_WARM_UP_S = 60.0
+_BLAME_S = 1.0
+_RAISED = " failed: "
+"""How the error of a worker reads whose `main` raised, in contrast to one that died (`Launcher.start`)."""
 
 Entry = Callable[[Link, Start], None]
 
@@ -61,7 +66,17 @@ class Gangs:
         self._gangs: dict[str, _Gang] = {}
         self._num_started = 0
         slots = {kind: [device.name for device in cluster.devices if device.kind == kind] for kind in cluster.kinds}
+        self._kind = {device.name: device.kind for device in cluster.devices}
         self._slot = {name: slot for names in slots.values() for slot, name in enumerate(names)}
+
+    def warm_up(self) -> None:
+        """Have the launcher load what it forks processes from, so that no clock waits for it."""
+        self._launcher.start("warm-up", nothing).stop(_WARM_UP_S)
+
+    def torch_device(self, device: str) -> str:
+        """torch's name of where a process for `device` computes."""
+        sheet = self._cluster.sheets[self._kind[device]]
+        return f"cuda:{sheet.cuda_indices[self._slot[device]]}" if sheet.native == "cuda" else "cpu"
 
     def turn(self, plan: RoundPlan, checkpoint: Callable[[str], str]) -> None:
         """End the gangs whose lease is over and start those of new leases, each from its job's latest `checkpoint(job)`. Their state is
@@ -148,7 +163,7 @@ class Gangs:
             try:
                 message = worker.recv(PATIENCE_S)
             except EngineError as error:
-                gang.fault = gang.fault or str(error)
+                gang.fault = gang.fault or _blame(self._launcher, worker, [other for other in gang.workers if other is not worker], error)
                 continue
             gang.heard_ns = time.monotonic_ns()
             if isinstance(message, Beat):
@@ -173,3 +188,18 @@ class Gangs:
 def job_seed(seed: int, job: Job) -> int:
     """What the weights and data of `job` are drawn from in a run of `seed`, whatever the scheduler."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{job.name}".encode()).digest()[:4], "little") >> 1
+
+
+def _blame(launcher: Launcher, worker: Worker, others: list[Worker], error: EngineError) -> str:
+    """Whom to name for the loss of `worker`: where a rank is killed its peers fail as well, and may be heard of first. So a failure waits
+    for a moment whether another rank turns out to have died."""
+    deadline_s = time.monotonic() + _BLAME_S
+    while _RAISED in str(error) and others and (left_s := deadline_s - time.monotonic()) > 0:
+        for other in launcher.wait(others, left_s):
+            try:
+                other.recv(0)
+            except EngineError as its:
+                others.remove(other)
+                if _RAISED not in str(its):
+                    return str(its)
+    return str(error)

@@ -49,6 +49,7 @@ class NativeExecutor:
 
     def round(self, plan: RoundPlan) -> RoundOutcome:
         if self._zero_ns is None:
+            self._gangs.warm_up()
             self._zero_ns = time.monotonic_ns() - plan.start_ns
         _sleep_until(self._zero_ns + plan.start_ns)
         start_ns = time.monotonic_ns() - self._zero_ns
@@ -81,10 +82,10 @@ class NativeExecutor:
             self.books.lose(plan.index, lease, answer.reason)
             held_ns = answer.at_ns - zero_ns - plan.start_ns
             return LeaseOutcome(lease.job, 0, None, True, answer.steps, held_ns, answer.reason, crashed=answer.crashed)
-        self._check_capability(lease, answer)
+        self._check_where(lease, answer)
         steps = answer[0].steps
         sheet = self._cluster.sheets[lease.kind]
-        if sheet.native.startswith("cpu"):
+        if sheet.native.startswith("cpu") and len(answer) == 1:  # ranks of a gang also wait for each other
             self._due_ns += sum(sheet.busy_fraction * (report.ended_ns - report.began_ns) for report in answer)
             self._got_ns += sum(report.cpu_ns for report in answer)
         self.books.check(plan.index, lease, answer, steps, saves=True)
@@ -99,9 +100,14 @@ class NativeExecutor:
         finish_ns = ended_ns - zero_ns
         return LeaseOutcome(lease.job, steps, finish_ns, False, 0, finish_ns - plan.start_ns, stepping_ns=stepping_ns)
 
-    def _check_capability(self, lease: Lease, reports: list[Report]) -> None:
-        wanted = expected_capability(self._cluster.sheets[lease.kind].native)
+    def _check_where(self, lease: Lease, reports: list[Report]) -> None:
+        """Raise EngineError where a process did not compute on its device, or with other instructions."""
+        native = self._cluster.sheets[lease.kind].native
+        wanted = expected_capability(native)
         for device, report in zip(lease.devices, reports, strict=True):
+            place = self._gangs.torch_device(device)
+            if report.computed_on not in ("", place):
+                raise EngineError(f"{device} is {place}, and job {lease.job} computed on {report.computed_on} for it")
             if wanted and report.capability != wanted:
                 used = report.capability or "unknown"
                 raise EngineError(f"{device} must compute with {wanted} instructions, and job {lease.job} computed with {used} ones on it")

@@ -53,7 +53,8 @@ class Report:
     `first_step`: the index in the job of the first of `steps` steps; `losses[i]`: the loss of the gang's whole batch at step
     `first_step + i` (rank 0; other ranks leave it empty). `reduced_bytes`: gradient bytes that went into reductions. `saved_step`: the step
     that the checkpoint written holds, -1 for none. `began_ns`, `ended_ns`: monotonic clock, first step begun to last step ended;
-    `cpu_ns`: processor time of this process between them.
+    `cpu_ns`: processor time of this process between them. `last_step`: where the job stands, by the trainer's own count. `computed_on`:
+    torch's name of where its parameters lie; `capability`: of the instructions that torch uses on the CPU.
     """
 
     job: str
@@ -67,6 +68,8 @@ class Report:
     saved_step: int
     began_ns: int
     ended_ns: int
+    last_step: int
+    computed_on: str = ""
     capability: str = ""
     cpu_ns: int = 0
 
