@@ -36,14 +36,14 @@ _AGAIN = "the machine is busy with something else, or too warm: profile it again
 class Effort:
     """How long to measure: `turns` stretches of `stretch_s` a program and pass, `op_s` an operation and pass, restarts of each program."""
 
-    turns: int = 3
-    stretch_s: float = 0.5
+    turns: int = len(PROGRAMS)
+    stretch_s: float = 0.25
     op_s: float = 0.04
     restarts: int = 1
     quick: bool = False
 
 
-QUICK = Effort(turns=2, stretch_s=0.25, op_s=0.01, restarts=1, quick=True)
+QUICK = Effort(turns=3, stretch_s=0.15, op_s=0.01, restarts=1, quick=True)
 
 
 class TrainingJobs:
@@ -67,7 +67,7 @@ class TrainingJobs:
 
 @dataclass
 class Samples:
-    """What was measured. `rates[program, kind][pass]`: steps/s of one device in each stretch, the mean over its kind; `quiet`: wall
+    """What was measured. `rates[program, kind][pass]`: steps/s of one device in each stretch; `quiet`: wall
     speed as a part of what the CPU time would have allowed; `ops`: (seconds, sd, n) a pass and device; `restarts`: seconds."""
 
     rates: dict[tuple[str, str], list[list[float]]] = field(default_factory=dict)
@@ -77,12 +77,11 @@ class Samples:
     gangs: dict[tuple[str, str, int], list[float]] = field(default_factory=dict)
 
     def steps_per_s(self, program: str, kind: str) -> float:
-        return median(rate for passed in self.rates[program, kind] for rate in passed)
+        return fmean(rate for passed in self.rates[program, kind] for rate in passed)
 
     def ratios(self, program: str, slow: str, fast: str) -> tuple[float, ...]:
-        """How many times faster `fast` trains `program`, once a pass: the median over stretches that ran side by side."""
-        pairs = zip(self.rates[program, slow], self.rates[program, fast], strict=True)
-        return tuple(median(f / s for s, f in zip(slows, fasts, strict=True)) for slows, fasts in pairs)
+        """How many times faster `fast` trains `program`, once a pass, over the same neighbours in each."""
+        return tuple(fmean(fasts) / fmean(slows) for slows, fasts in zip(self.rates[program, slow], self.rates[program, fast], strict=True))
 
     def difference(self, program: str, cluster: Cluster) -> float:
         """By what part the ratio of the fastest to the slowest kind differed between the two passes; 0 for one kind."""
@@ -165,18 +164,18 @@ def measure(cluster: Cluster, launcher: Launcher, programs: Sequence[str], effor
 
 
 def _add_pass(samples: Samples, bench: Bench, programs: Sequence[str], effort: Effort) -> None:
-    kinds = list(dict.fromkeys(seat.kind for seat in bench.seats))
+    """Each worker trains each program once a turn, and from turn to turn beside another one on the other workers: what shares a processor
+    slows each other down, by much or little, and a run has all sorts of neighbours."""
     for program in programs:
-        for kind in kinds:
+        for kind in dict.fromkeys(seat.kind for seat in bench.seats):
             samples.rates.setdefault((program, kind), []).append([])
-    for _ in range(effort.turns):
-        for program in programs:
-            by_kind: dict[str, list[float]] = {}
-            for seat, stretch in zip(bench.seats, bench.train(program, effort.stretch_s), strict=True):
-                by_kind.setdefault(seat.kind, []).append(stretch.steps_per_s(seat))
+    for turn in range(effort.turns):
+        for first in range(len(programs)):
+            side_by_side = [programs[(first + turn * place) % len(programs)] for place in range(len(bench.seats))]
+            stretches = bench.train(side_by_side, effort.stretch_s)
+            for program, seat, stretch in zip(side_by_side, bench.seats, stretches, strict=True):
+                samples.rates[program, seat.kind][-1].append(stretch.steps_per_s(seat))
                 samples.quiet += _quiet(seat, stretch)
-            for kind, rates in by_kind.items():
-                samples.rates[program, kind][-1].append(fmean(rates))
 
 
 def _quiet(seat: Seat, stretch: Stretch) -> list[float]:
@@ -224,7 +223,7 @@ def _op_row(kind: str, op: Any, shape: str, seen: Sequence[tuple[float, float, i
 
 
 def _job_row(program: str, kind: str, gang: int, rates: Sequence[float]) -> JobRow:
-    return JobRow(program, kind, gang, median(rates), pstdev(rates) / median(rates), len(rates))
+    return JobRow(program, kind, gang, fmean(rates), pstdev(rates) / fmean(rates), len(rates))
 
 
 def _print_speeds(samples: Samples, cluster: Cluster, console: Console) -> bool:

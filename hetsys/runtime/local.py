@@ -25,6 +25,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, cast
 
 from hetsys.core.errors import EngineError
+from hetsys.runtime.devices import keep_freed_memory
 from hetsys.runtime.launch import Launcher, Link, Worker
 
 PRELOAD = ("torch", "torch.distributed", "torch._dynamo", "accelerate", "hetsys.models.jobs.trainer")
@@ -355,6 +356,7 @@ def _enter(connection: socket.socket) -> None:
         os.environ.update(link.recv())
         if "torch" in sys.modules:  # it read the environment when the server imported it
             sys.modules["torch"].set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+            keep_freed_memory()
         main, args = link.recv()
         main(link, *args)
     except Exception as error:

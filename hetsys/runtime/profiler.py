@@ -202,9 +202,10 @@ class Bench:
         """Make every worker ready for `program`, and keep a checkpoint of it for `restarts`."""
         self.ask([Open(program, str(self._checkpoint(program)) if i == 0 else "") for i in range(len(self.workers))])
 
-    def train(self, program: str, seconds: float) -> list[Stretch]:
-        """All workers train `program` for `seconds`; one stretch a worker."""
-        answers: list[Stretch] = self.ask([Train(program, time.monotonic_ns() + int(seconds * 1e9))] * len(self.workers))
+    def train(self, programs: Sequence[str], seconds: float) -> list[Stretch]:
+        """Every worker trains its own one of `programs` for `seconds`, all at once; one stretch a worker."""
+        until_ns = time.monotonic_ns() + int(seconds * 1e9)
+        answers: list[Stretch] = self.ask([Train(program, until_ns) for program in programs])
         return answers
 
     def time_ops(self, budget_s: float, quick: bool) -> list[list[Timed]]:

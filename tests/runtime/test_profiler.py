@@ -77,7 +77,7 @@ def test_a_gang_trains_together(launcher: LocalLauncher, monkeypatch: pytest.Mon
         made = bench.train_gangs(2, {"conv/tiny": {"cpu_full": 30.0}}, seconds=0.1, turns=2)
         assert [stretch.steps for stretch in made["conv/tiny", "cpu_full"]] == [3, 3]
         bench.open("conv/tiny")
-        assert len(bench.train("conv/tiny", 0.01)) == 2, "and afterwards each alone again"
+        assert len(bench.train(["conv/tiny"] * 2, 0.01)) == 2, "and afterwards each alone again"
 
 
 def test_speeds_count_the_cpu_time_of_one_worker_and_the_wall_of_others(generations: Cluster) -> None:
