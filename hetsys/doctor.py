@@ -179,7 +179,9 @@ def _table(findings: list[Finding]) -> Any:
 def _clusters() -> Any:
     from rich.table import Table
 
-    table = Table("cluster", "devices", "native", "emulated", "simulated", title="What can run here", title_justify="left")
+    table = Table(title="What can run here", title_justify="left")
+    for column in ("cluster", "devices", "native", "emulated", "simulated"):
+        table.add_column(column, overflow="fold")
     for path in sorted((shipped("conf") / "cluster").glob("*.yaml")):
         table.add_row(path.stem, *_what_runs(path))
     return table

@@ -15,8 +15,9 @@ from hetsys.core.errors import check_choice
 CONFIDENCE = 0.95
 MARGIN = 0.02
 """A loss smaller than this is "no loss": 2 % of the baseline, or 0.02 of a fraction."""
-MIN_SEEDS = {"simulated": 20, "measured": 5, "emulated": 2}
-"""Below this many seeds an interval is descriptive only."""
+MIN_SEEDS = {"simulated": 20, "measured": 5, "emulated": 20}
+"""Below this many seeds an interval is descriptive only. Emulated runs equal the simulated ones of their seeds: two show that, and the
+simulated seeds of the same frame judge."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,14 @@ def main(paths: Sequence[Path]) -> int:
     from rich.console import Console
 
     if len(paths) != 2:
-        raise ConfigError("--same", " ".join(map(str, paths)), "compares two: results/oef_live results/oef_live_sim")
+        raise ConfigError("--same", " ".join(map(str, paths)), "takes two PATHs, for example results/oef_live results/oef_live_sim")
     one, other = (find_runs(path) for path in paths)
+    for path, runs in zip(paths, (one, other), strict=True):
+        sources = sorted({run.source for run in runs if run.status == "finished"})
+        if len(sources) > 1:
+            raise ConfigError("--same", str(path), f"holds {' and '.join(sources)} runs; name a folder with runs of one source")
+    if {run.path.resolve() for run in one} & {run.path.resolve() for run in other}:
+        raise ConfigError("--same", " ".join(map(str, paths)), "holds a run on both sides, which equals itself; name two different results")
     found = agreement(one, other)
     if not found.pairs:
         remedy = "hold no two finished runs with the same system, seed, cluster and workload"

@@ -26,6 +26,9 @@ def caveats(runs: Sequence[StoredRun]) -> list[str]:
         if failures := solver_failures(group):
             whole = _sum(group, "solver_fallbacks", "solver_kept") == _sum(group, "rounds")
             lines.append(f"{label}: {failures}; its figures are {'not the policy' if whole else 'only in part the policy'}'s")
+    if crashes := _sum(runs, "crashes"):
+        where = ", ".join(f"{label} {count}" for label, group in _by_label(runs) if (count := _sum(group, "crashes")))
+        lines.append(f"crashed: {crashes} lease{'s' * (crashes != 1)}, as a process of the job died ({where}; ledger.jsonl says which)")
     shares = [run.summary["worker_cpu_share"] for run in runs if run.summary.get("worker_cpu_share") is not None]
     if shares and min(shares) < LEAST_CPU_SHARE:
         got = f"workers got as little as {100 * min(shares):.0f} % of their processor time"

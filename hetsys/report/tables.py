@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MARKS = {"better": "✓", "worse": "✗", "no loss": "=", "inconclusive": "?", "higher": "↑", "lower": "↓"}
+_LEAST_SEEDS_OF_AN_INTERVAL = 3
 _STYLES = {"better": "green", "worse": "red", "no loss": "default", "inconclusive": "yellow"}
 _FIRST_WIDTH, _COLUMN_WIDTH, _PIPE_WIDTH = 16, 10, 110
 _WIDEST_PERCENT = 100.0
@@ -92,12 +93,16 @@ def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
 
 def _legend(comparison: Comparison, cells: Sequence[Cell], where: str) -> str:
     assert comparison.baseline is not None
-    text = f"{where}: change against {comparison.labels[comparison.baseline]}, paired by seed, ± half of the 95 % interval: "
+    text = f"{where}: change against {comparison.labels[comparison.baseline]}, paired by seed"
+    if any(cell.effect and _width(cell.effect, 1.0) is not None for cell in cells):
+        text += ", ± half of the 95 % interval"
+    text += ": "
     kinds = {cell.effect.scale for cell in cells if cell.effect}
     text += {"ratio": "%", "difference": "difference"}[next(iter(kinds))] if len(kinds) == 1 else "% or, without %, difference"
     words = {cell.verdict for cell in cells}
     if words == {"descriptive only"}:
-        return text + ". Too few seeds to judge: descriptive only."
+        beside = "; the simulated seeds of the same setting judge" if comparison.frame.source == "emulated" else ""
+        return text + f". Too few seeds to judge: descriptive only{beside}."
     known = [f"{mark} {word}" for word, mark in MARKS.items() if word in words]
     return text + ". After Holm's correction: " + ", ".join(known) + "."
 
@@ -170,18 +175,24 @@ def _cell_text(what: Metric, cell: Cell, is_baseline: bool) -> Any:
 
 
 def effect_text(effect: Effect, what: Metric) -> str:
-    """`+4.1±0.3%`, `×3.2` (beyond a factor of 2) or, for differences, `+0.12±0.03`; without an interval for one seed, and `±>100%`
-    for an interval that is wider than the scale it is read on."""
+    """`+4.1±0.3%`, `×3.2` (beyond a factor of 2) or, for differences, `+0.12±0.03`; without an interval below three seeds, of which it
+    would say nothing, and `±>100%` for one that is wider than the scale it is read on."""
     if effect.scale == "ratio":
         if not 0.5 <= effect.value <= 2.0:
             return f"×{effect.value:.3g}"
-        half = None if effect.low is None or effect.high is None else (effect.high - effect.low) * 50.0
+        half = _width(effect, 50.0)
         if half is not None and half > _WIDEST_PERCENT:
             return f"{_digits((effect.value - 1.0) * 100.0, 0)}±>{_WIDEST_PERCENT:.0f}%"
         return f"{_digits((effect.value - 1.0) * 100.0, 1)}{_half(half, 1)}%"
     scale = 3600.0 if what.hours else 1.0
-    half = None if effect.low is None or effect.high is None else (effect.high - effect.low) / 2.0 / scale
+    half = _width(effect, 0.5 / scale)
     return f"{_digits(effect.value / scale, 2)}{_half(half, 2)}"
+
+
+def _width(effect: Effect, scale: float) -> float | None:
+    if effect.low is None or effect.high is None or effect.n < _LEAST_SEEDS_OF_AN_INTERVAL:
+        return None
+    return (effect.high - effect.low) * scale
 
 
 def _digits(value: float, decimals: int) -> str:

@@ -48,7 +48,8 @@ def replay(path: Path, console: Console) -> bool:
     if differing:
         console.print(_table(stored.summary, again, differing))
     if differing and not wrong:
-        console.print("measured on the wall clock: figures that follow from it differ from run to run; nothing else does", soft_wrap=True)
+        line = "measured on the wall clock: what follows from it differs from run to run, and so does which device trained which step"
+        console.print(line, soft_wrap=True)
     return not wrong
 
 

@@ -74,6 +74,10 @@ def test_the_command_says_it_and_refuses_what_cannot_be_compared(results_root: P
     change(live[0], 1, waiting_jobs=7)
     assert main([results_root / "live", results_root / "sim"]) == 1
     assert "first difference: gavel seed 0: round 1" in capsys.readouterr().out
-    for paths in ([results_root / "live"], [results_root / "live" / "gavel", results_root / "sim" / "oef_coop"]):
+    for paths in (
+        [results_root / "live", results_root / "live"],
+        [results_root, results_root / "sim"],
+        [results_root / "live"], [results_root / "live" / "gavel", results_root / "sim" / "oef_coop"],
+    ):
         with pytest.raises(ConfigError, match="--same"):
             main(paths)

@@ -29,6 +29,14 @@ def closing(root: Path) -> str:
     return out.getvalue()
 
 
+def test_crashes_and_a_busy_machine_are_said(results_root: Path) -> None:
+    write_run(results_root, "gavel", 0, figures={**FINE, "crashes": 2, "worker_cpu_share": 0.61})
+    write_run(results_root, "oef_coop", 0, figures={**FINE, "crashes": 0, "worker_cpu_share": 0.99})
+    crashed, busy = caveats(find_runs(results_root))
+    assert crashed.startswith("crashed: 2 leases, as a process of the job died (") and "Gavel" in crashed and "OEF" not in crashed
+    assert busy == "this machine was busy: workers got as little as 61 % of their processor time; repeat when it is quiet"
+
+
 @pytest.mark.parametrize(
     ("kept", "fallbacks", "line"),
     [
