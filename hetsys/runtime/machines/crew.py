@@ -145,10 +145,11 @@ class Crew:
         return not self._workers
 
     def _worker(self, name: str) -> Worker:
-        self._require_life()
+        self.require_life()
         return self._workers[name]
 
-    def _require_life(self) -> None:
+    def require_life(self) -> None:
+        """Raise EngineError once the machine is over."""
         if self.closed:
             raise EngineError("this machine is over: its workers have ended")
 
@@ -171,7 +172,7 @@ class Crew:
 
     def _take_in(self, timeout_s: float) -> bool:
         """Read what has come, after waiting up to `timeout_s` for something; whether there was anything."""
-        self._require_life()
+        self.require_life()
         self._looked_s = time.monotonic()
         ready = self._launcher.wait(list(self._workers.values()), timeout_s)
         for process in ready:

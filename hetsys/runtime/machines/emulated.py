@@ -61,6 +61,7 @@ class EmulatedMachine(SimMachine):
             self._crew.abandon()
 
     def next(self, until_ns: int | None = None) -> Done | None:
+        self._crew.require_life()
         self._crew.look()
         return super().next(until_ns)
 

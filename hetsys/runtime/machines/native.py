@@ -106,6 +106,7 @@ class NativeMachine:
         return self._submit("host", lane, (), (), None, (), after)
 
     def next(self, until_ns: int | None = None) -> Done | None:
+        self._crew.require_life()
         silent_since = time.monotonic()
         while not self._out:
             left_s = self._timeout_s if until_ns is None else max(0.0, (until_ns - self.now_ns) / 1e9)
