@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ settings.register_profile(
 )
 settings.register_profile("full", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_unconfigure() -> None:
+    """A process of tests ends without the last words of its modules: end here what they have started."""
+    if local := sys.modules.get("hetsys.runtime.local"):
+        local.end_server()
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
@@ -318,6 +318,20 @@ class LocalLauncher(Launcher):
             self._workers.remove(worker)
             for key in [key for key in self._selector.get_map().values() if key.data[0] is worker]:
                 self._selector.unregister(key.fileobj)
+
+
+def end_server() -> None:
+    """End the server that forks workers, if this process has started one, and reap it: left to itself it outlives its driver by most of a
+    second. The next start makes a new one."""
+    server: Any = forkserver._forkserver
+    if server._forkserver_pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(server._forkserver_pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            server._stop()
+
+
+atexit.register(end_server)
 
 
 @contextmanager
