@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -18,6 +16,7 @@ from hetsys.core import host
 from hetsys.core.cluster import Cluster
 from hetsys.core.costs import ProfileTable, Provenance, Row
 from hetsys.core.errors import ConfigError, did_you_mean
+from hetsys.core.files import whole_file
 
 SCHEMA_VERSION = 1
 FOLDER = "calibration"
@@ -128,18 +127,8 @@ def write(calibration: Calibration, results: Path) -> Path:
     path = file_of(calibration.cluster, results)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"schema_version": SCHEMA_VERSION, **asdict(calibration)}
-    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.stem}-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(_text(content))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(fresh, 0o644)
-        os.replace(fresh, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(fresh)
-        raise
+    with whole_file(path, f".{os.getpid()}.part") as file:
+        file.write(_text(content).encode())
     return path
 
 

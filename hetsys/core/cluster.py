@@ -131,6 +131,16 @@ class Cluster:
                 made += [Device(f"{node}-{slot}", group.kind, node) for slot in range(group.devices)]
         return tuple(made)
 
+    @cached_property
+    def cuda_indices(self) -> dict[str, int]:
+        """By device, which GPU of this machine it is; devices that are none do not appear."""
+        made: dict[str, int] = {}
+        for kind in self.kinds:
+            if self.sheets[kind].native == "cuda":
+                names = (device.name for device in self.devices if device.kind == kind)
+                made |= dict(zip(names, self.sheets[kind].cuda_indices, strict=False))
+        return made
+
     @property
     def native(self) -> bool:
         """Whether the devices are this machine's own, so that a real run is on the wall clock."""

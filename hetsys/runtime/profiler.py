@@ -104,13 +104,11 @@ class Stretch:
 
 def seats_of(cluster: Cluster) -> list[Seat]:
     """One seat a device, in the cluster's order."""
-    seats, taken = [], dict.fromkeys(cluster.kinds, 0)
-    for device in cluster.devices:
-        sheet, slot = cluster.sheets[device.kind], taken[device.kind]
-        taken[device.kind] += 1
-        index = sheet.cuda_indices[slot] if sheet.native == "cuda" else 0
-        seats.append(Seat(device.name, device.kind, sheet.native, index, sheet.busy_fraction))
-    return seats
+    sheets, index_of = cluster.sheets, cluster.cuda_indices
+    return [
+        Seat(one.name, one.kind, sheets[one.kind].native, index_of.get(one.name, 0), sheets[one.kind].busy_fraction)
+        for one in cluster.devices
+    ]
 
 
 def serve(link: Link, seat: Seat, jobs: Jobs) -> None:

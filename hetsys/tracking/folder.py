@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from hetsys.core.errors import ConfigError, EngineError, HetsysError
+from hetsys.core.files import fsync
 from hetsys.tracking.stored import StoredRun, find_runs
 
 __all__ = ["RunFolder", "StoredRun", "find_runs", "utc_now"]
@@ -109,7 +110,7 @@ class RunFolder:
         with self._disk("summary.json"):
             for entry in os.scandir(self.path):
                 if entry.is_file() and entry.name != _LOCK:
-                    _fsync(Path(entry.path))
+                    fsync(Path(entry.path))
         self._replace("summary.json", data, durable=True)
         self._index(str(summary.get("status", "finished")))
         self.close()
@@ -168,10 +169,10 @@ class RunFolder:
         with self._disk(name):
             fresh.write_bytes(data)
             if durable:
-                _fsync(fresh)
+                fsync(fresh)
             os.replace(fresh, target)
             if durable:
-                _fsync(self.path)
+                fsync(self.path)
 
     def _index(self, status: str) -> None:
         """One line a run; only a convenience, so a failure is a warning."""
@@ -246,14 +247,6 @@ def _append_line(path: Path, line: bytes) -> None:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         os.write(descriptor, (b"\n" if torn else b"") + line + b"\n")
-    finally:
-        os.close(descriptor)
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -11,6 +11,7 @@ import torch._dynamo  # torch.optim loads it when first used, in about a second:
 from torch import Tensor, nn
 
 from hetsys.core.errors import EngineError
+from hetsys.core.files import whole_file
 from hetsys.models.jobs import gang
 from hetsys.models.jobs.families import BANK_STEPS, FAMILIES, parse_program
 
@@ -58,14 +59,8 @@ class Trainer:
     def save(self, path: Path | str) -> None:
         """Write a checkpoint, whole or not at all: an older file stays as it is until the new one is on the disk. Rank 0 only."""
         assert self.rank == 0, "rank 0 writes the checkpoint for its gang"
-        path = Path(path)
-        part = path.with_name(path.name + ".part")
-        with part.open("wb") as file:
+        with whole_file(Path(path)) as file:
             torch.save(self._state(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        _sync_folder(path.parent)
 
     def load(self, path: Path | str) -> None:
         """Go on from a checkpoint of this program and seed, made by a gang of any size. Raises EngineError if it cannot be used."""
@@ -122,11 +117,3 @@ def _make_repeatable(device: torch.device) -> None:
         torch.backends.cuda.enable_flash_sdp(False)
         torch.backends.cuda.enable_mem_efficient_sdp(False)
         torch.cuda.set_device(device)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 from hetsys.core.cluster import Cluster
 from hetsys.core.devicetime.ledger import Entry, Ledger, mismatches
@@ -201,3 +201,38 @@ class Crew:
             for process in self._launcher.wait(list(self._workers.values()), left_s):
                 process.recv(self._timeout_s)
         raise EngineError(report.text)
+
+
+class Crewed:
+    """What the machines that have workers share: leaving a `with` block closes the machine, or ends its workers at once where an exception
+    passes."""
+
+    ledger: Ledger
+    _crew: Crew
+    _returns: set[Ticket]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self.close()
+        else:
+            self._crew.abandon()
+
+    def settle(self) -> None:
+        self._crew.settle(self.ledger)
+
+    def close(self) -> None:
+        if self._crew.closed:
+            return
+        try:
+            self.settle()
+        finally:
+            self._crew.close()
+
+    def _result(self, ticket: Ticket) -> Any:
+        """What the operation `ticket`, which is done, returned; once."""
+        assert ticket in self._returns, f"operation {ticket} returns nothing, or was asked before"
+        self._returns.remove(ticket)
+        return self._crew.value(ticket)

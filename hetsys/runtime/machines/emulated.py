@@ -16,13 +16,13 @@ from hetsys.core.devicetime.machine import Done, Ticket, given_names
 from hetsys.core.devicetime.simulated import SimMachine, Task
 from hetsys.runtime.launch import Launcher
 from hetsys.runtime.machines import wire
-from hetsys.runtime.machines.crew import TIMEOUT_S, Crew
+from hetsys.runtime.machines.crew import TIMEOUT_S, Crew, Crewed
 from hetsys.runtime.machines.program import ProgramFactory
 
 _SETTLE_EVERY = 20_000
 
 
-class EmulatedMachine(SimMachine):
+class EmulatedMachine(Crewed, SimMachine):
     """Workers do each operation when it begins on device time, and are waited for only where a value is asked for or the books are settled.
 
     `hosts`: device -> name of the worker process that hosts it (several may share one; see `spread`); None gives each device its own. Only
@@ -51,15 +51,6 @@ class EmulatedMachine(SimMachine):
         places = [wire.Place(self._device(name).name) for name in self._hosts]
         self._crew = Crew(launcher, self._hosts, places, program, reports=False, timeout_s=timeout_s)
 
-    def __enter__(self) -> EmulatedMachine:
-        return self
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._crew.abandon()
-
     def next(self, until_ns: int | None = None) -> Done | None:
         self._crew.require_life()
         self._crew.look()
@@ -67,21 +58,11 @@ class EmulatedMachine(SimMachine):
 
     def value(self, ticket: Ticket) -> Any:
         self._require_done(ticket)
-        assert ticket in self._returns, f"operation {ticket} returns nothing, or was asked before"
-        self._returns.remove(ticket)
-        return self._crew.value(ticket)
+        return self._result(ticket)
 
     def settle(self) -> None:
         self._unsettled = 0
-        self._crew.settle(self.ledger)
-
-    def close(self) -> None:
-        if self._crew.closed:
-            return
-        try:
-            self.settle()
-        finally:
-            self._crew.close()
+        super().settle()
 
     def _submit(self, task: Task, after: Sequence[Ticket]) -> Ticket:
         assert task.work is not None or task.kind == "host", f"{task.kind} on {task.where} is charged; its work is missing"

@@ -20,7 +20,7 @@ from hetsys.core.errors import ConfigError, EngineError, did_you_mean
 from hetsys.runtime.devices import check_busy
 from hetsys.runtime.launch import Launcher
 from hetsys.runtime.machines import wire
-from hetsys.runtime.machines.crew import TIMEOUT_S, Crew
+from hetsys.runtime.machines.crew import TIMEOUT_S, Crew, Crewed
 from hetsys.runtime.machines.program import ProgramFactory
 
 
@@ -44,7 +44,7 @@ class _Task:
     end_ns: int = 0
 
 
-class NativeMachine:
+class NativeMachine(Crewed):
     """One worker process for each device of `cluster`, which has to be native. A completion is known when the driver reads of it: those
     read together come by their end, and `next` may hand out one that ended a little before one handed out earlier.
 
@@ -69,15 +69,6 @@ class NativeMachine:
         hosts = {device.name: device.name for device in cluster.devices}
         self._crew = Crew(launcher, hosts, _places(cluster), program, reports=True, timeout_s=timeout_s)
         self._began_ns = time.monotonic_ns()
-
-    def __enter__(self) -> NativeMachine:
-        return self
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            self._crew.abandon()
 
     @property
     def now_ns(self) -> int:
@@ -125,20 +116,7 @@ class NativeMachine:
     def value(self, ticket: Ticket) -> Any:
         known = 0 <= ticket < self._submitted
         assert known and ticket not in self._open, f"the result of operation {ticket} does not exist yet"
-        assert ticket in self._returns, f"operation {ticket} returns nothing, or was asked before"
-        self._returns.remove(ticket)
-        return self._crew.value(ticket)
-
-    def settle(self) -> None:
-        self._crew.settle(self.ledger)
-
-    def close(self) -> None:
-        if self._crew.closed:
-            return
-        try:
-            self.settle()
-        finally:
-            self._crew.close()
+        return self._result(ticket)
 
     def _require_device(self, name: str) -> None:
         if name not in self._queues:
@@ -254,10 +232,7 @@ def _doers(task: _Task) -> tuple[str, ...]:
 
 
 def _places(cluster: Cluster) -> list[wire.Place]:
-    places, slots = [], dict.fromkeys(cluster.kinds, 0)
-    for device in cluster.devices:
-        sheet, slot = cluster.sheets[device.kind], slots[device.kind]
-        index = sheet.cuda_indices[slot] if sheet.native == "cuda" else 0
-        places.append(wire.Place(device.name, sheet.native, index, sheet.busy_fraction))
-        slots[device.kind] += 1
-    return places
+    sheets, index_of = cluster.sheets, cluster.cuda_indices
+    return [
+        wire.Place(one.name, sheets[one.kind].native, index_of.get(one.name, 0), sheets[one.kind].busy_fraction) for one in cluster.devices
+    ]

@@ -65,9 +65,6 @@ class Gangs:
         self._launcher, self._entry = launcher, entry
         self._gangs: dict[str, _Gang] = {}
         self._num_started = 0
-        slots = {kind: [device.name for device in cluster.devices if device.kind == kind] for kind in cluster.kinds}
-        self._kind = {device.name: device.kind for device in cluster.devices}
-        self._slot = {name: slot for names in slots.values() for slot, name in enumerate(names)}
 
     def warm_up(self) -> None:
         """Have the launcher load what it forks processes from, so that no clock waits for it."""
@@ -75,8 +72,8 @@ class Gangs:
 
     def torch_device(self, device: str) -> str:
         """torch's name of where a process for `device` computes."""
-        sheet = self._cluster.sheets[self._kind[device]]
-        return f"cuda:{sheet.cuda_indices[self._slot[device]]}" if sheet.native == "cuda" else "cpu"
+        index = self._cluster.cuda_indices.get(device)
+        return "cpu" if index is None else f"cuda:{index}"
 
     def turn(self, plan: RoundPlan, checkpoint: Callable[[str], str]) -> None:
         """End the gangs whose lease is over and start those of new leases, each from its job's latest `checkpoint(job)`. Their state is
@@ -146,7 +143,7 @@ class Gangs:
             start = Start(
                 job=job.name, program=job.program, seed=job_seed(self._seed, job), rank=rank, world_size=job.gang, device=device,
                 kind=lease.kind, checkpoint=checkpoint, rendezvous=str(rendezvous), native=sheet.native,
-                cuda_index=sheet.cuda_indices[self._slot[device]] if sheet.native == "cuda" else 0,
+                cuda_index=self._cluster.cuda_indices.get(device, 0),
                 busy_fraction=sheet.busy_fraction if sheet.native else 1.0,
             )  # fmt: skip
             name = f"job {job.name} rank {rank} on {device}"
