@@ -24,12 +24,14 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Shares:
-    """A rule's answer: `devices` (n, k), and where the method has them `prices` (k,) of a device and `levels` (n,)."""
+    """A rule's answer: `devices` (n, k), and where the method has them `prices` (k,) of a device, `levels` (n,), and `binding`: rows of
+    envy that bind, (user, envied user, dual), by index."""
 
     devices: Array
     status: str = "rule"
     prices: Array | None = None
     levels: Array | None = None
+    binding: tuple[tuple[int, int, float], ...] = ()
 
 
 class Rule(Protocol):

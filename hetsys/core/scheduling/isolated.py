@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from hetsys.core.scheduling.admission import AdmittedJob
+from hetsys.core.scheduling.view import ClusterView
 
 _EPS_STEPS = 1e-6
 
@@ -48,6 +49,18 @@ def isolated_jcts(
                 live[name] = (item, left)
         now = until
     return jcts
+
+
+def isolated_rates(view: ClusterView) -> dict[str, float]:
+    """Steps/s of each live job on an equal part of the cluster, `x_ij = m_j / (n gang_i)` scaled down where the fractions sum to more than 1
+    (Gavel's isolated allocation, at the level of jobs)."""
+    num_jobs = len(view.jobs)
+    rates = {}
+    for job in view.jobs:
+        shares = [up / (num_jobs * job.gang) for up in view.capacity]
+        speed = sum(share * steps for share, steps in zip(shares, job.steps_per_s, strict=True))
+        rates[job.name] = speed / max(1.0, sum(shares))
+    return rates
 
 
 def _rate(item: AdmittedJob, devices: Sequence[float], num_live: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hetsys.core.scheduling.view import ClusterView
 
@@ -26,6 +26,18 @@ class Claim:
     devices: tuple[float, ...]
 
 
+class Binding(NamedTuple):
+    """A row that binds: `claim` would envy `envied` if it got any less for its weight; `dual`: total throughput that the row costs, for
+    each unit of the row (both sides in the claim's normalised throughput for its weight)."""
+
+    claim: str
+    envied: str
+    dual: float
+
+
+ROUNDINGS = ("credit", "deviation")
+
+
 @dataclass(frozen=True)
 class Allocation:
     """The plan of a round, in fractions of devices.
@@ -33,7 +45,11 @@ class Allocation:
     `status`: "rule" (computed directly), "optimal" (a solver's answer that passed its independent check), "kept" (the solver failed:
     the last good answer, restricted to live users), "fallback" (it failed and there was none: equal split). `fill`: whether devices
     that nobody claims may run any waiting job. `prices[j]`: the shadow price of a device of kind j; `levels[claim]`: the level or
-    multiplier of each claim, where the method has one.
+    multiplier of each claim, where the method has one; `binding`: the rows that held the answer back.
+
+    `rounding` says how fractions become whole gangs (see `core.scheduling.rounding`): "credit" (whole-gang credits) or "deviation" (each
+    user's deviation from its share is carried, in devices). `cross_kind`: whether a waiting gang that fits no single kind may run on devices
+    of several, at the pace of the slowest.
     """
 
     claims: tuple[Claim, ...]
@@ -42,6 +58,9 @@ class Allocation:
     prices: tuple[float, ...] | None = None
     levels: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
+    binding: tuple[Binding, ...] = ()
+    rounding: str = "credit"
+    cross_kind: bool = False
 
 
 class SchedulingPolicy(Protocol):
@@ -55,9 +74,10 @@ class SchedulingPolicy(Protocol):
 
 @dataclass(frozen=True)
 class Lease:
-    """A gang of `devices` (names, all of one `kind`) held by `job` for one round, running at `steps_per_s`.
+    """A gang of `devices` (names; of one `kind` unless `mix` says otherwise) held by `job` for one round, running at `steps_per_s`.
 
-    `extended`: the job already held exactly these devices, so it does not restart.
+    `extended`: the job already held exactly these devices, so it does not restart. `mix[j]`: how many of the devices are of kind j where
+    they are of several (empty: all of `kind`); `kind` is then the slowest of them for this job.
     """
 
     job: str
@@ -66,6 +86,7 @@ class Lease:
     steps_per_s: float
     extended: bool
     spans_nodes: bool = False
+    mix: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

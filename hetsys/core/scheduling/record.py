@@ -7,14 +7,16 @@ restart, its last grant, and a job its `crashes` and `reason` where it has none;
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from hetsys.core.scheduling.plan import Binding
 
 
 @dataclass(frozen=True)
 class Grant:
-    """One lease of a round, with what it achieved. `crashed`: it failed because a process of the job itself died."""
+    """One lease of a round, with what it achieved. `crashed`: it failed because a process of the job itself died. `mix`: see `Lease`."""
 
     job: str
     tenant: str
@@ -27,6 +29,7 @@ class Grant:
     failed: bool = False
     spans_nodes: bool = False
     crashed: bool = False
+    mix: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ class UserShare:
 @dataclass(frozen=True)
 class RoundRecord:
     """One round. `capacity[j]` counts devices of kind j that were up; `progress[tenant]` is the progress made in the round in
-    device-seconds of the slowest kind that each job supports; `stranded[j]`: devices idle while jobs waited."""
+    device-seconds of the slowest kind that each job supports; `stranded[j]`: devices idle while jobs waited. `prices`, `levels` and
+    `binding` are the allocation's."""
 
     index: int
     start_s: float
@@ -64,6 +68,9 @@ class RoundRecord:
     status: str
     note: str
     policy_s: float
+    prices: tuple[float, ...] | None = None
+    levels: Mapping[str, float] = field(default_factory=dict)
+    binding: tuple[Binding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,11 +111,11 @@ class ParkedRecord:
 
 NAMES = {RoundRecord: "round", JobRecord: "job", ParkedRecord: "parked"}
 SchedulingRecord = RoundRecord | JobRecord | ParkedRecord
-_DEFAULTS = {"lost_steps": 0, "restarted": False, "failed": False, "spans_nodes": False, "crashed": False}
+_DEFAULTS = {"lost_steps": 0, "restarted": False, "failed": False, "spans_nodes": False, "crashed": False, "mix": ()}
 _ONLY_WHERE_SET = ("crashes", "reason")
 
 
-SAME_AS_BEFORE = ("length_s", "capacity", "users", "idle", "stranded", "waiting_jobs", "status", "note")
+SAME_AS_BEFORE = ("length_s", "capacity", "users", "idle", "stranded", "waiting_jobs", "status", "note", "prices", "levels", "binding")
 
 
 def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
@@ -139,8 +146,10 @@ def decode(rows: Iterable[dict[str, Any]]) -> list[SchedulingRecord]:
         if row["record"] == "round":
             if "users" in values:
                 values["users"] = tuple(UserShare(**_tuples(user)) for user in values["users"])
+            if "binding" in values:
+                values["binding"] = tuple(Binding(*row) for row in values["binding"])
             values = before | values
-            before = {key: values[key] for key in SAME_AS_BEFORE}
+            before = {key: values[key] for key in SAME_AS_BEFORE if key in values}
             values["grants"] = tuple(_grant(grant, values["length_s"], last) for grant in values["grants"])
             records.append(RoundRecord(**values))
         else:

@@ -27,18 +27,23 @@ class SpeedBook:
 
     def of(self, item: AdmittedJob) -> tuple[float, ...]:
         """Steps/s of the gang on each kind where it is placed as well as that kind's hosts allow; 0 where it was told to be 0."""
-        if not self._measured:
+        if not (self._learns and self._measured):
             return item.told
+        pairs = zip(self.measured(item), item.told, strict=True)
+        return tuple(measured or told if told else 0.0 for measured, told in pairs)
+
+    def measured(self, item: AdmittedJob) -> tuple[float, ...]:
+        """Steps/s of the gang on each kind as its leases, or those of its like, showed them; 0 where there were none."""
         keys = ((item.job.job_type, item.job.gang, kind, spans) for kind, spans in zip(self._kinds, item.must_span, strict=True))
-        return tuple(self._measured.get(key, told) if told else 0.0 for key, told in zip(keys, item.told, strict=True))
+        return tuple(self._measured.get(key, 0.0) for key in keys)
 
     def observe(self, item: AdmittedJob, lease: Lease, outcome: LeaseOutcome) -> None:
         """Take in what a lease of `item` showed: its steps, kept or lost, in the time that they took."""
         steps = outcome.lost_steps if outcome.failed else outcome.steps
-        if not (self._learns and steps and outcome.stepping_ns):
+        if lease.mix or not (steps and outcome.stepping_ns):
             return
         steps_per_s = steps * 1e9 / outcome.stepping_ns
         key = (item.job.job_type, item.job.gang, lease.kind, lease.spans_nodes)
         before = self._measured.get(key)
         self._measured[key] = steps_per_s if before is None else before + NEW_WEIGHT * (steps_per_s - before)
-        self.version += self._measured[key] != before
+        self.version += self._learns and self._measured[key] != before

@@ -55,7 +55,8 @@ class JobTrace:
     `round_s` is the length of a lease, `restart_s` the time a job loses when it starts on devices that it did not hold.
     `learns`: speeds measured in leases replace what the scheduler was told. A job whose own processes die `max_crashes` times in a row
     without progress is parked. `provenance` is the worst of its inputs (`measured`, `published`, `derived`); `data_sha256` maps each
-    file read to its hash.
+    file read to its hash. `watched`: the tenants that a study looks at (those that misreport, for example); their throughput is reported
+    apart.
     """
 
     tenants: tuple[Tenant, ...]
@@ -68,3 +69,4 @@ class JobTrace:
     data_sha256: Mapping[str, str] = field(default_factory=dict)
     learns: bool = False
     max_crashes: int = 3
+    watched: tuple[str, ...] = ()

@@ -10,7 +10,11 @@ from functools import cached_property
 class JobView:
     """A live job. `steps_per_s` has one entry a kind, in the order of `ClusterView.kinds`: the gang's speed, 0 where it cannot run.
 
-    `rounds_held`: the rounds in which it has held devices so far.
+    `rounds_held`: the rounds in which it has held devices so far; `restarts`: how often it started on devices that it did not hold, after
+    its first start; `held_kind`: the index of the kind that it held in the last round, -1 where it held none. `measured_steps_per_s[j]`:
+    the gang's speed as its leases on kind j showed it, 0 where there was none (empty: nothing measured at all); `steps_per_s` is what the
+    scheduler was told, or the same where the workload says that speeds are learnt. `isolated_s`: how long the steps made so far would have
+    taken on an equal part of the cluster, with as many jobs live as there were (Gavel's cumulative isolated time).
     """
 
     name: str
@@ -21,6 +25,10 @@ class JobView:
     steps_left: int
     arrival_s: float
     rounds_held: int = 0
+    restarts: int = 0
+    held_kind: int = -1
+    measured_steps_per_s: tuple[float, ...] = ()
+    isolated_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -34,13 +42,15 @@ class TenantView:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """A snapshot. `capacity[j]` counts the devices of `kinds[j]` that are up; kinds run from slow to fast."""
+    """A snapshot. `capacity[j]` counts the devices of `kinds[j]` that are up; kinds run from slow to fast. `restart_s`: what a start on
+    devices that were not held costs."""
 
     now_s: float
     round_s: float
     kinds: tuple[str, ...]
     capacity: tuple[int, ...]
     tenants: tuple[TenantView, ...]
+    restart_s: float = 0.0
 
     @cached_property
     def jobs(self) -> tuple[JobView, ...]:

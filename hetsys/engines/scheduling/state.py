@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hetsys.core.cluster import Cluster, Device
 from hetsys.core.scheduling.admission import AdmittedJob, admit
-from hetsys.core.scheduling.isolated import isolated_jcts
+from hetsys.core.scheduling.isolated import isolated_jcts, isolated_rates
 from hetsys.core.scheduling.place import place
 from hetsys.core.scheduling.plan import Allocation, Lease, LeaseOutcome, RoundOutcome, RoundPlan
 from hetsys.core.scheduling.record import Grant, JobRecord, ParkedRecord, RoundRecord, SchedulingRecord, UserShare
@@ -38,6 +38,7 @@ class LiveJob:
     preemptions: int = 0
     crashes: int = 0
     crashes_in_row: int = 0
+    isolated_s: float = 0.0
 
 
 class SchedulingState:
@@ -93,12 +94,14 @@ class SchedulingState:
             if self.down:
                 speeds = tuple(speed if spec.gang <= up else 0.0 for speed, up in zip(speeds, capacity, strict=True))
             if not self.down or any(speeds):
-                known = (spec.name, spec.tenant, spec.job_type, spec.gang, speeds)
-                by_tenant.setdefault(spec.tenant, []).append(JobView(*known, job.steps_left, spec.arrival_s, job.rounds_held))
+                known = (spec.name, spec.tenant, spec.job_type, spec.gang, speeds, job.steps_left, spec.arrival_s, job.rounds_held)
+                held_kind = self._kind_index[job.held[0].kind] if job.held else -1
+                measured = self.speeds.measured(job.admitted)
+                by_tenant.setdefault(spec.tenant, []).append(JobView(*known, job.restarts, held_kind, measured, job.isolated_s))
         tenants = tuple(
             TenantView(name, tenant.weight, tuple(by_tenant[name])) for name, tenant in self.tenants.items() if name in by_tenant
         )
-        return ClusterView(self.now_ns / NS, self.trace.round_s, self.cluster.kinds, capacity, tenants)
+        return ClusterView(self.now_ns / NS, self.trace.round_s, self.cluster.kinds, capacity, tenants, self.trace.restart_s)
 
     def delay(self, seconds: float) -> None:
         """Let device time pass before the next round starts: a decision that was charged."""
@@ -128,11 +131,14 @@ class SchedulingState:
         finished: list[tuple[LiveJob, int]] = []
         parked: list[tuple[LiveJob, str]] = []
         users = self._user_shares(allocation, view)
+        isolated = isolated_rates(view)
         for result in outcome.leases:
             lease, job = leases[result.job], self.live[result.job]
             tenant = job.admitted.job.tenant
             job.start_ns = plan.start_ns if job.start_ns is None else job.start_ns
             job.steps_left -= result.steps
+            if result.steps and (rate := isolated[result.job]):
+                job.isolated_s += result.steps / rate
             job.lost_steps += result.lost_steps
             job.restarts += not lease.extended and job.rounds_held > 0
             job.rounds_held += 1
@@ -157,7 +163,7 @@ class SchedulingState:
             index=plan.index, start_s=plan.start_ns / NS, length_s=length_s, capacity=view.capacity,
             users=users, grants=tuple(grants), progress=progress, idle=tuple(idle),
             stranded=tuple(idle) if waiting else (0,) * len(idle), waiting_jobs=waiting, status=allocation.status,
-            note=allocation.note, policy_s=policy_s,
+            note=allocation.note, policy_s=policy_s, prices=allocation.prices, levels=allocation.levels, binding=allocation.binding,
         )  # fmt: skip
         for job, finish_ns in finished:
             yield self._leave(job, "finished", finish_ns)
