@@ -102,6 +102,12 @@ def _show(arguments: argparse.Namespace) -> int:
     return show_main(arguments.run, arguments.results)
 
 
+def _explain(arguments: argparse.Namespace) -> int:
+    from hetsys.report.explain import main as explain
+
+    return explain(arguments.run, arguments.results, tenant=arguments.tenant, round_index=arguments.round, fmt=arguments.format)
+
+
 def _compare(arguments: argparse.Namespace) -> int:
     from hetsys.report import agreement
     from hetsys.report.compare import main as compare
@@ -183,8 +189,11 @@ def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     parsers["list"].add_argument("what", choices=LISTS, help="what to list")
     parsers["list"].add_argument("name", nargs="?", metavar="NAME", help="one of them, in full: its paper, and what we had to choose")
     parsers["ls"].add_argument("filter", nargs="?", metavar="FILTER", help="experiment, system, seed or any part of a run's path")
-    for name in ("show", "replay"):
+    for name in ("show", "explain", "replay"):
         parsers[name].add_argument("run", metavar="RUN", help="a run's folder, or enough of its path to be unique")
+    parsers["explain"].add_argument("--tenant", metavar="NAME", help="one tenant: shares, prices, envy, rounds (default: a line for each)")
+    parsers["explain"].add_argument("--round", type=int, metavar="N", help="that round alone (default: means over the run)")
+    parsers["explain"].add_argument("--format", choices=("table", "json"), default="table")
     compare = parsers["compare"]
     compare.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="experiments or runs (default: every result)")
     compare.add_argument("--baseline", metavar="SYSTEM", help="the system that the others are compared with")
@@ -204,7 +213,7 @@ def _add_arguments(parsers: Mapping[str, argparse.ArgumentParser]) -> None:
     parsers["fetch"].add_argument("--list", action="store_true", help="address, licence, size, SHA-256 of each; download none")
     for name in ("compare", "figures"):
         parsers[name].add_argument("--frame", metavar="HASH", help="only runs of this frame (the first digits do); `hetsys ls` lists them")
-    for name in ("ls", "show", "replay", "compare", "figures", "profile"):
+    for name in ("ls", "show", "explain", "replay", "compare", "figures", "profile"):
         parsers[name].add_argument(
             "--results", type=Path, default=results_dir(), metavar="PATH", help="default: HETSYS_RESULTS or ./results"
         )
@@ -222,6 +231,16 @@ COMMANDS: dict[str, tuple[str, Callable[..., int], tuple[str, ...]]] = {
         "one stored run: its summary, plan and environment",
         _show,
         ("hetsys show results/oef_mix/gavel/0-1a2b3c4d5e", "hetsys show gavel/0-1a"),
+    ),
+    "explain": (
+        "why a tenant of a stored run got what it got: shares, alternatives, prices, envy, rounds",
+        _explain,
+        (
+            "hetsys explain results/oef_mix/oef_coop/0-1a2b3c4d5e",
+            "hetsys explain oef_mix/oef_coop/0- --tenant tenant-03",
+            "hetsys explain oef_mix/oef_coop/0- --tenant tenant-03 --round 12",
+            "hetsys explain oef_mix/oef_coop/0- --format json",
+        ),
     ),
     "compare": (
         "stored runs, paired by seed: ratio to the baseline with its confidence interval",

@@ -125,17 +125,16 @@ def results() -> Finding:
 
 def solvers() -> Iterator[Finding]:
     """Each solver on a program whose optimum is known: max 3x + 2y with x + y <= 4, x + 3y <= 6, x <= 3 is 11."""
-    from hetsys.systems.solve import SOLVERS, maximise, solve, unknown
+    import numpy as np
+
+    from hetsys.systems.program import Program
+    from hetsys.systems.solve import SOLVERS, solve
 
     for name in SOLVERS:
-        problem = maximise("doctor")
-        x, y = unknown(problem, "x"), unknown(problem, "y")
-        problem += 3 * x + 2 * y
-        problem += (x + y <= 4, "first")
-        problem += (x + 3 * y <= 6, "second")
-        problem += (x <= 3, "third")
+        program = Program("doctor", [3.0, 2.0])
+        program.add("rows", np.array([[0, 1]] * 3), np.array([[1, 1], [1, 3], [1, 0]]), upper=[4, 6, 3])
         try:
-            found = solve(problem, solver=name).objective
+            found = solve(program, solver=name).objective
         except HetsysError as error:
             yield Finding(f"solver {name}", str(error), ok=False)
         else:

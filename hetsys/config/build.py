@@ -27,7 +27,9 @@ from hetsys.core.scheduling.admission import admit
 from hetsys.core.scheduling.trace import Job
 
 _SHOWN_REASONS = 3
-_NO_RESULT = ("about", "options", "name", "plan_only", "resume", "require_source", "baseline", "beside", "tracker", "launch")
+_NO_RESULT = (
+    "about", "options", "name", "plan_only", "resume", "require_source", "baseline", "beside", "headline", "reference", "tracker", "launch",
+)  # fmt: skip
 MAX_REAL_STEPS = 5_000_000
 """An emulated run executes every step that its devices are charged; more than these, on all gang ranks together, take hours."""
 

@@ -34,7 +34,9 @@ class Settings:
     """The top-level keys. `name`: the experiment, a folder of results. `resume`: which finished runs are skipped.
 
     `require_source`: refuse runs whose numbers would come from elsewhere. `baseline`: the system that tables compare with. `beside`:
-    presets that run before this one where the command has no words that change what is run.
+    presets that run before this one where the command has no words that change what is run. `headline`: the metrics of the closing table,
+    by their names in `summary.json` (none: those of the domain). `reference`: in a sweep over one key, its value at which each system is
+    compared with itself, in place of the baseline.
     """
 
     name: str
@@ -44,6 +46,8 @@ class Settings:
     require_source: str | None = None
     baseline: str | None = None
     beside: Sequence[str] = ()
+    headline: Sequence[str] = ()
+    reference: str | float | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name):

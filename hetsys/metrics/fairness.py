@@ -1,13 +1,14 @@
 """How fairly a mixed cluster was divided: envy, sharing incentive, finish-time fairness, Jain's index.
 
-All work on what an allocation *gave* (`UserShare.devices`), in the user's own speeds, so that a K80 and a V100 never count alike. A user
-is a tenant's jobs of one type and gang, with its part of the tenant's weight.
+All work on what an allocation *gave* (`UserShare.devices`), in the owner's own speeds, so that a K80 and a V100 never count alike. Owners
+are tenants; or users, a tenant's jobs of one type and gang with their part of the tenant's weight. Most tenants have one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,13 @@ averages finite)."""
 UNFAIR_RHO = 1.1
 """A job whose finish-time fairness is above this was treated unfairly (10 % of slack, our choice)."""
 
-_CHUNK = 1_000_000
-_EPS = 1e-9
+MOST_PAIRS = 100_000_000
+"""Envy between users is worked out for at most so many pairs of a run, over all its allocations (a few seconds); else it is null."""
+
+_CHUNK = 200_000
+_HELD = 1e-6
 _Span = tuple[list[UserShare], tuple[int, ...], float]
+Level = Literal["tenant", "user"]
 
 
 def jain_index(values: Sequence[float]) -> float | None:
@@ -62,10 +67,10 @@ def bundle_value(bundles: Array, speeds: Array, demand: Array) -> Array:
 
 @dataclass(frozen=True)
 class Shares:
-    """Allocations of R rounds in which n weighted users lived. `devices`, `speeds`: (R, n, k); `demand`, `weight`: (R, n);
-    `capacity`: (R, k); `length_s`: (R,)."""
+    """Allocations of R rounds in which n weighted owners lived. `owners`: their names, R x n; `devices`, `speeds`: (R, n, k); `demand`,
+    `weight`: (R, n); `capacity`: (R, k); `length_s`: (R,)."""
 
-    users: tuple[tuple[str, ...], ...]
+    owners: tuple[tuple[str, ...], ...]
     devices: Array
     speeds: Array
     demand: Array
@@ -74,59 +79,110 @@ class Shares:
     length_s: Array
 
     def envy(self) -> Array:
-        """(R, n, n): how much more, relative to its own bundle, user l would get from user i's bundle scaled to l's weight.
+        """(R, n, n): how much more, relative to its own bundle, owner l would get from owner i's bundle scaled to l's weight.
 
         `max(v_l(b_i w_l / w_i) / v_l(b_l) - 1, 0)` (envy-freeness with weights: all 0), at most ENVY_CAP.
         """
-        scale = self.weight[:, :, None] / self.weight[:, None, :]
-        scaled = self.devices[:, None, :, :] * scale[..., None]
-        value = bundle_value(scaled, self.speeds[:, :, None, :], self.demand[:, :, None])
+        value = self.worth()
         own = np.diagonal(value, axis1=1, axis2=2)[:, :, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(own > 0, value / own - 1.0, np.where(value > 0, ENVY_CAP, 0.0))
         return np.clip(relative, 0.0, ENVY_CAP)
 
-    def sharing_incentive(self) -> Array:
-        """(R, n): worth of a user's bundle over the worth of its own slice of every kind, `m w / sum(w)`; NaN where that is 0.
+    def worth(self) -> Array:
+        """(R, n, n): the worth to owner l of owner i's bundle scaled to l's weight (`bundle_value`); its own on the diagonal."""
+        of_kind = np.swapaxes(self.devices / self.weight[..., None], 1, 2)
+        order, at = np.argsort(-self.speeds, axis=-1, kind="stable"), np.arange(len(self.owners))[:, None]
+        left = np.broadcast_to(self.demand[:, :, None], (*self.demand.shape, self.demand.shape[1])).copy()
+        value = np.zeros_like(left)
+        for rank in range(order.shape[-1]):
+            kind = order[..., rank]
+            used = of_kind[at, kind] * self.weight[:, :, None]
+            np.minimum(used, left, out=used)
+            left -= used
+            used *= np.take_along_axis(self.speeds, kind[..., None], -1)
+            value += used
+        return value
 
-        1 or more: the user does not lose by sharing.
+    def sharing_incentive(self) -> Array:
+        """(R, n): worth of an owner's bundle over the worth of its own slice of every kind, `m w / sum(w)`; NaN where that is 0.
+
+        1 or more: the owner does not lose by sharing.
         """
-        slices = self.capacity[:, None, :] * (self.weight / self.weight.sum(axis=1, keepdims=True))[..., None]
-        entitled = bundle_value(slices, self.speeds, self.demand)
+        entitled = bundle_value(self.slices(), self.speeds, self.demand)
         own = bundle_value(self.devices, self.speeds, self.demand)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(entitled > 0, own / entitled, np.nan)
 
+    def slices(self) -> Array:
+        """(R, n, k): the devices of an owner's own slice of every kind, `m w / sum(w)`."""
+        return np.asarray(self.capacity[:, None, :] * (self.weight / self.weight.sum(axis=1, keepdims=True))[..., None])
 
-def stacked(rounds: Iterable[RoundRecord]) -> Iterator[Shares]:
-    """The allocations of `rounds` as arrays, in groups with equally many users; weight 0 owns nothing and is left out.
+    def has_gap(self) -> NDArray[np.bool_]:
+        """(R, n): whether a kind that the owner runs on, and of which devices are up, lies between two that it holds and is not held."""
+        held = self.devices > _HELD
+        below = np.logical_or.accumulate(held, axis=-1)
+        above = np.logical_or.accumulate(held[..., ::-1], axis=-1)[..., ::-1]
+        usable = (self.speeds > 0) & (self.capacity > 0)[:, None, :]
+        return np.asarray((below & above & ~held & usable).any(axis=-1))
+
+
+def merge_tenants(users: Iterable[UserShare]) -> list[UserShare]:
+    """Each tenant as one owner, in order of appearance: devices, weight and demand are the sums over its users, and a device of a kind is
+    worth what the fastest of them makes of it. Weight 0 owns nothing and is left out."""
+    groups: dict[str, list[UserShare]] = {}
+    for user in users:
+        if user.weight > 0:
+            groups.setdefault(user.tenant, []).append(user)
+    return [_merged(tenant, group) for tenant, group in groups.items()]
+
+
+def _merged(tenant: str, group: list[UserShare]) -> UserShare:
+    if len(group) == 1:
+        return group[0]
+    return UserShare(
+        user=tenant,
+        tenant=tenant,
+        weight=sum(user.weight for user in group),
+        devices=tuple(map(sum, zip(*(user.devices for user in group), strict=True))),
+        speeds=tuple(map(max, zip(*(user.speeds for user in group), strict=True))),
+        demand=sum(user.demand for user in group),
+    )
+
+
+def stacked(rounds: Iterable[RoundRecord], level: Level = "tenant") -> Iterator[Shares]:
+    """The allocations of `rounds` as arrays, in groups with equally many owners; weight 0 owns nothing and is left out.
 
     Successive rounds that hold the same allocation (the same object, as the engine and the reader hand it out) count as one long
     round.
     """
+    groups: dict[tuple[int, int], list[_Span]] = {}
+    for record, length_s in _spans(rounds):
+        owners = merge_tenants(record.users) if level == "tenant" else [user for user in record.users if user.weight > 0]
+        if owners:
+            groups.setdefault((len(owners), len(record.capacity)), []).append((owners, record.capacity, length_s))
+    for (n, k), members in groups.items():
+        size = max(1, _CHUNK // (n * n * k))
+        for at in range(0, len(members), size):
+            yield _stack(members[at : at + size], level)
+
+
+def _spans(rounds: Iterable[RoundRecord]) -> list[tuple[RoundRecord, float]]:
     spans: list[tuple[RoundRecord, float]] = []
     for record in rounds:
         if spans and spans[-1][0].users is record.users and spans[-1][0].capacity == record.capacity:
             spans[-1] = (spans[-1][0], spans[-1][1] + record.length_s)
         else:
             spans.append((record, record.length_s))
-    groups: dict[tuple[int, int], list[_Span]] = {}
-    for record, length_s in spans:
-        owners = [user for user in record.users if user.weight > 0]
-        if owners:
-            groups.setdefault((len(owners), len(record.capacity)), []).append((owners, record.capacity, length_s))
-    for (n, k), members in groups.items():
-        size = max(1, _CHUNK // (n * n * k))
-        for at in range(0, len(members), size):
-            yield _stack(members[at : at + size])
+    return spans
 
 
-def _stack(members: list[_Span]) -> Shares:
+def _stack(members: list[_Span], level: Level) -> Shares:
     def array(name: str) -> Array:
         return np.array([[getattr(user, name) for user in owners] for owners, _, _ in members], dtype=float)
 
     return Shares(
-        users=tuple(tuple(user.user for user in owners) for owners, _, _ in members),
+        owners=tuple(tuple(getattr(user, level) for user in owners) for owners, _, _ in members),
         devices=array("devices"),
         speeds=array("speeds"),
         demand=array("demand"),
@@ -139,28 +195,42 @@ def _stack(members: list[_Span]) -> Shares:
 @dataclass(frozen=True)
 class ShareFairness:
     """Of allocations averaged over time, so that one short round decides nothing. `envy_max`: the largest entry of `envy_matrix`;
-    `envy_mean`: of each user's largest entry; `sharing_incentive_min`: of each user's mean. None where there is no user."""
+    `envy_mean`: of each tenant's largest entry; `sharing_incentive_min`: of each tenant's mean; `user_*`: the same of users. None where
+    there is nobody, and for `user_envy_max` above MOST_PAIRS."""
 
     envy_max: float | None
     envy_mean: float | None
     sharing_incentive_min: float | None
+    user_envy_max: float | None
+    user_sharing_incentive_min: float | None
 
 
 def share_fairness(rounds: Sequence[RoundRecord]) -> ShareFairness:
     """Envy and sharing incentive of the allocations of `rounds`, whether or not somebody waits."""
     names, matrix = envy_matrix(rounds)
     if not names:
-        return ShareFairness(None, None, None)
+        return ShareFairness(None, None, None, None, None)
     largest = np.nanmax(matrix, axis=1)
-    return ShareFairness(float(largest.max()), float(largest.mean()), min(sharing_incentives(rounds).values(), default=None))
+    most, least = float(largest.max()), min(sharing_incentives(rounds).values(), default=None)
+    users = {user.user for record, _ in _spans(rounds) for user in record.users if user.weight > 0}
+    if len(users) == len(names):
+        return ShareFairness(most, float(largest.mean()), least, most, least)
+    user_least = min(sharing_incentives(rounds, "user").values(), default=None)
+    return ShareFairness(most, float(largest.mean()), least, _user_envy_max(rounds), user_least)
 
 
-def sharing_incentives(rounds: Iterable[RoundRecord]) -> dict[str, float]:
-    """Each user's sharing incentive, averaged over the time in which its own slice was worth something to it."""
+def _user_envy_max(rounds: Sequence[RoundRecord]) -> float | None:
+    if sum(len(record.users) ** 2 for record, _ in _spans(rounds)) > MOST_PAIRS:
+        return None
+    return float(np.nanmax(envy_matrix(rounds, "user")[1]))
+
+
+def sharing_incentives(rounds: Iterable[RoundRecord], level: Level = "tenant") -> dict[str, float]:
+    """Each owner's sharing incentive, averaged over the time in which its own slice was worth something to it."""
     total: dict[str, float] = {}
     time_s: dict[str, float] = {}
-    for shares in stacked(rounds):
-        for row, incentive, length_s in zip(shares.users, shares.sharing_incentive().tolist(), shares.length_s.tolist(), strict=True):
+    for shares in stacked(rounds, level):
+        for row, incentive, length_s in zip(shares.owners, shares.sharing_incentive().tolist(), shares.length_s.tolist(), strict=True):
             for name, value in zip(row, incentive, strict=True):
                 if np.isfinite(value):
                     total[name] = total.get(name, 0.0) + value * length_s
@@ -168,20 +238,34 @@ def sharing_incentives(rounds: Iterable[RoundRecord]) -> dict[str, float]:
     return {name: value / time_s[name] for name, value in total.items()}
 
 
-def envy_matrix(rounds: Iterable[RoundRecord]) -> tuple[tuple[str, ...], Array]:
-    """Users by name and the (n, n) envy of row towards column, averaged over the time in which both lived (NaN: they never
+def envy_matrix(rounds: Iterable[RoundRecord], level: Level = "tenant") -> tuple[tuple[str, ...], Array]:
+    """Owners by name and the (n, n) envy of row towards column, averaged over the time in which both lived (NaN: they never
     met)."""
-    groups = list(stacked(rounds))
-    names = tuple(sorted({name for shares in groups for row in shares.users for name in row}))
+    rounds = list(rounds)
+    names = tuple(sorted({getattr(user, level) for record, _ in _spans(rounds) for user in record.users if user.weight > 0}))
     index = {name: i for i, name in enumerate(names)}
     total, time_s = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
-    for shares in groups:
-        for row, envy, length_s in zip(shares.users, shares.envy(), shares.length_s, strict=True):
+    for shares in stacked(rounds, level):
+        for row, envy, length_s in zip(shares.owners, shares.envy(), shares.length_s, strict=True):
             at = np.ix_([index[name] for name in row], [index[name] for name in row])
             total[at] += envy * length_s
             time_s[at] += length_s
     with np.errstate(invalid="ignore"):
         return names, np.where(time_s > 0, total / time_s, np.nan)
+
+
+def noncontiguous_users_fraction(rounds: Iterable[RoundRecord]) -> float | None:
+    """The share of users whose kinds are not next to each other in the order of speed, of those that hold anything, averaged over time.
+
+    A gap is a kind that the user runs on and of which devices are up (our choice). None where nobody ever holds anything.
+    """
+    total = time_s = 0.0
+    for shares in stacked(rounds, "user"):
+        holds = (shares.devices > _HELD).any(axis=-1).sum(axis=1)
+        gaps = shares.has_gap().sum(axis=1)
+        total += float((shares.length_s * gaps / np.maximum(holds, 1)).sum())
+        time_s += float(shares.length_s[holds > 0].sum())
+    return total / time_s if time_s else None
 
 
 def tenant_rates(rounds: Iterable[RoundRecord]) -> dict[str, float]:

@@ -19,6 +19,9 @@ MIN_SEEDS = {"simulated": 20, "measured": 5, "emulated": 20}
 """Below this many seeds an interval is descriptive only. Emulated runs equal the simulated ones of their seeds: two show that, and the
 simulated seeds of the same frame judge."""
 
+LEAST_SEEDS_OF_AN_INTERVAL = 3
+"""Of fewer seeds no interval is shown: it would be wider than anything it could say."""
+
 
 @dataclass(frozen=True)
 class Effect:

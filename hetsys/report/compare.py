@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,16 @@ from hetsys.core.costs import PROVENANCES, worst
 from hetsys.core.errors import ConfigError, EngineError, check_choice, did_you_mean
 from hetsys.metrics.catalog import HEADLINE, Metric, metric
 from hetsys.metrics.statistics import MARGIN, MIN_SEEDS, Effect, choose_scale, holm, paired_effect, verdict
+from hetsys.report.axes import FRAME_PARTS, find_axis
 from hetsys.report.caveats import caveats, fidelity, why_invalid
 from hetsys.tracking.stored import StoredRun, find_runs, of_frame
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from hetsys.report.grid import Grid
+
 AGAIN = " (again)"
-_FRAME_PARTS = ("cluster", "model", "workload", "backend")
 _FRAME_DIGITS = 6
 
 
@@ -91,7 +93,7 @@ def compare(
     finished = [run for run in runs if run.status == "finished"]
     if not finished:
         raise ConfigError("path", _places(runs), "holds no finished run; `hetsys run` makes some, `hetsys ls` shows what there is")
-    _refuse_mixtures(finished, any_commit)
+    refuse_mixtures(finished, any_commit)
     commits = Counter(run.code_id or run.commit for run in finished)
     rows = [_row(run) for run in finished]
     _refuse_duplicates(finished)
@@ -126,27 +128,40 @@ def compare_rows(rows: Sequence[Row], frame: Frame, baseline: str | None, metric
     names = _metrics(rows, metrics)
     table = {system: {row.seed: row.summary for row in rows if row.system == system} for system in labels}
     cells = {system: {name: _cell(system, metric(name), table, baseline) for name in names} for system in labels}
-    return Comparison(
-        frame, baseline, labels, tuple(sorted({row.seed for row in rows})), names, _judged(cells, frame, table, baseline)
-    )
+    return Comparison(frame, baseline, labels, tuple(sorted({row.seed for row in rows})), names, _judged(cells, frame, baseline))
 
 
 def closing_table(paths: Sequence[Path], baseline: str | None, console: Console, any_commit: bool = False) -> None:
     """The table that ends `hetsys run`: one row a system with its means and, below them, the change against `baseline` with its
-    interval; then where the numbers come from. Runs that must not share a table get a line that says so; those of several commits may
-    with `any_commit`."""
-    from hetsys.report.tables import show_table
+    interval; then where the numbers come from. A sweep over one key of the workload or cluster has a column for each of its values. Runs
+    that must not share a table get a line that says so; those of several commits may with `any_commit`."""
+    from hetsys.report.tables import show
 
     runs = [StoredRun(path) for path in paths]
     finished = {run.system for run in runs if run.status == "finished"}
     if not finished:
         return
     try:
-        comparison = compare(runs, baseline if baseline in finished else None, any_commit=any_commit)
+        shown = compare_all(runs, baseline if baseline in finished else None, any_commit=any_commit)
     except ConfigError as error:
         console.print(f"No table: {error}", soft_wrap=True, markup=False, highlight=False)
         return
-    show_table(comparison, console)
+    show(shown, "table", console)
+
+
+def compare_all(
+    runs: Sequence[StoredRun], baseline: str | None = None, metrics: Sequence[str] | None = None, *, any_commit: bool = False
+) -> Comparison | Grid:
+    """`compare` for runs of one frame; for runs whose frames differ in one key, a comparison for each of its values. `metrics`: by default
+    those that the runs' own preset names as its headline. Raises as `compare` does."""
+    from hetsys.report.grid import compare_along
+
+    finished = [run for run in runs if run.status == "finished"]
+    metrics = metrics or default_headline(finished)
+    axis = find_axis(finished)
+    if axis is None:
+        return compare(runs, baseline, metrics, any_commit=any_commit)
+    return compare_along(runs, axis, baseline, metrics, any_commit=any_commit)
 
 
 def main(args: argparse.Namespace, rerun: Callable[[Path], Mapping[str, Any]] | None = None) -> int:
@@ -161,13 +176,13 @@ def main(args: argparse.Namespace, rerun: Callable[[Path], Mapping[str, Any]] | 
     runs = [run for path in args.paths or [args.results] for run in find_runs(path)]
     if args.frame is not None:
         runs = of_frame(runs, args.frame)
-    if args.aa:
-        if rerun is None:
-            raise ConfigError("--aa", True, "is only there where a runner is given")
-        comparison = against_itself(runs, args.baseline, args.metric, rerun, any_commit=args.any_commit)
-    else:
-        comparison = compare(runs, args.baseline or default_baseline(runs), args.metric, any_commit=args.any_commit)
-    tables.show(comparison, args.format, Console())
+    if not args.aa:
+        shown = compare_all(runs, args.baseline or default_baseline(runs), args.metric, any_commit=args.any_commit)
+        tables.show(shown, args.format, Console())
+        return 0
+    if rerun is None:
+        raise ConfigError("--aa", True, "is only there where a runner is given")
+    tables.show(against_itself(runs, args.baseline, args.metric, rerun, any_commit=args.any_commit), args.format, Console())
     return 0
 
 
@@ -200,6 +215,12 @@ def default_baseline(runs: Sequence[StoredRun]) -> str | None:
     return str(named) if named in {run.system for run in runs if run.status == "finished"} else None
 
 
+def default_headline(finished: Sequence[StoredRun]) -> list[str] | None:
+    """The metrics that the configuration of the first of `finished` names for its closing table; None where it names none."""
+    named = finished[0].config.get("headline") if finished else None
+    return list(named) if named else None
+
+
 def short_commit(commit: str) -> str:
     """The first ten digits of a commit, and of the hash of uncommitted changes after it."""
     clean, _, dirty = commit.partition("-")
@@ -216,13 +237,14 @@ def _is_of_frame(run: StoredRun, finished: StoredRun) -> bool:
     if run.experiment != finished.experiment or run.frame_hash:
         return run.experiment == finished.experiment and run.frame_hash == finished.frame_hash
     try:
-        return all(run.config.get(part) == finished.config.get(part) for part in _FRAME_PARTS)
+        return all(run.config.get(part) == finished.config.get(part) for part in FRAME_PARTS)
     except EngineError:
         return True
 
 
-def _refuse_mixtures(runs: Sequence[StoredRun], any_commit: bool) -> None:
-    """Raise ConfigError, listing what was found, unless all runs have one source, one frame and (or `any_commit`) one commit."""
+def refuse_mixtures(runs: Sequence[StoredRun], any_commit: bool, any_frame: bool = False) -> None:
+    """Raise ConfigError, listing what was found, unless all runs have one source, (or `any_frame`) one frame and (or `any_commit`) one
+    commit."""
     frames = [f"{run.experiment}@{run.frame_hash}" for run in runs]
     commits = [run.code_id or run.commit for run in runs]
     for key, said, why, otherwise in (
@@ -231,7 +253,7 @@ def _refuse_mixtures(runs: Sequence[StoredRun], any_commit: bool) -> None:
         ("commit", commits, "runs of several versions of hetsys", "run all of them at one commit, or compare with --any-commit"),
     ):
         found = sorted(set(said))
-        if len(found) > 1 and not (any_commit and key == "commit"):
+        if len(found) > 1 and not ((any_commit and key == "commit") or (any_frame and key == "frame")):
             counted = ", ".join(f"{value or 'unknown'} ({said.count(value)} runs)" for value in found)
             chosen = "" if key == "commit" else _parting_frame(runs, said)
             raise ConfigError(key, counted, f"{why}; {f'choose one with --frame {chosen}' if chosen else otherwise}")
@@ -273,12 +295,12 @@ def _is_number(value: object) -> bool:
 
 
 def _cell(system: str, what: Metric, table: Mapping[str, Mapping[int, Mapping[str, Any]]], baseline: str | None) -> Cell:
-    """Mean over the seeds that the system shares with the baseline (all, where there is none), and the effect over the same
-    seeds."""
+    """Mean over the seeds that the system shares with the baseline (all, where there is none or it lacks the number), and the effect
+    over the same seeds."""
     mine = _values(table[system], what.name)
-    if baseline is None or system == baseline:
+    base = _values(table[baseline], what.name) if baseline is not None else {}
+    if system == baseline or not base:
         return Cell(system, what.name, len(mine), sum(mine.values()) / len(mine) if mine else None)
-    base = _values(table[baseline], what.name)
     pairs = [(mine[seed], base[seed]) for seed in mine if seed in base]
     everything = [value for runs in table.values() for value in _values(runs, what.name).values()]
     effect = paired_effect(pairs, choose_scale(what.scale, everything))
@@ -289,35 +311,36 @@ def _values(runs: Mapping[int, Mapping[str, Any]], name: str) -> dict[int, float
     return {seed: float(summary[name]) for seed, summary in runs.items() if _is_number(summary.get(name))}
 
 
-def _judged(
-    cells: Mapping[str, Mapping[str, Cell]],
-    frame: Frame,
-    table: Mapping[str, Mapping[int, Mapping[str, Any]]],
-    baseline: str | None,
-) -> dict[str, dict[str, Cell]]:
+def _judged(cells: Mapping[str, Mapping[str, Cell]], frame: Frame, baseline: str | None) -> dict[str, dict[str, Cell]]:
     """The same cells with Holm's correction over all of them and a verdict each."""
-    flat = [cell for row in cells.values() for cell in row.values() if cell.effect is not None]
-    adjusted = iter(holm([cell.effect.p if cell.effect else None for cell in flat]))
-    enough = MIN_SEEDS.get(frame.source, max(MIN_SEEDS.values()))
-    judged: dict[str, dict[str, Cell]] = {system: {} for system in cells}
-    for system, row in cells.items():
-        for name, cell in row.items():
-            if cell.effect is not None and baseline is not None:
-                p = next(adjusted)
-                what = metric(name)
-                margin = _margin(cell.effect, what, list(_values(table[baseline], name).values()))
-                word = verdict(cell.effect, p, better=what.better, margin=margin, min_seeds=enough)
-                cell = Cell(system, name, cell.n, cell.mean, cell.effect, p, word)
-            judged[system][name] = cell
-    return judged
+    flat = [(cell, cells[baseline][cell.metric].mean if baseline else None) for row in cells.values() for cell in row.values()]
+    made: dict[str, dict[str, Cell]] = {system: {} for system in cells}
+    for cell in judge(flat, frame.source):
+        made[cell.system][cell.metric] = cell
+    return made
 
 
-def _margin(effect: Effect, what: Metric, base: Sequence[float]) -> float:
+def judge(cells: Sequence[tuple[Cell, float | None]], source: str) -> list[Cell]:
+    """The cells of one table or figure, each given with the mean of what it is compared with: Holm's correction over all of them, and a
+    verdict for each that has an effect."""
+    adjusted = iter(holm([cell.effect.p for cell, _ in cells if cell.effect is not None]))
+    enough = MIN_SEEDS.get(source, max(MIN_SEEDS.values()))
+    made = []
+    for cell, base in cells:
+        if cell.effect is not None:
+            p, what = next(adjusted), metric(cell.metric)
+            word = verdict(cell.effect, p, better=what.better, margin=_margin(cell.effect, what, base or 0.0), min_seeds=enough)
+            cell = replace(cell, p_holm=p, verdict=word)
+        made.append(cell)
+    return made
+
+
+def _margin(effect: Effect, what: Metric, base: float) -> float:
     """How much loss is "no loss": 2 % of a ratio; 0.02 of what is always compared by difference (fractions, relative envy); 2 %
-    of the baseline's mean where a 0 among the values ruled ratios out."""
+    of the baseline's mean `base` where a 0 among the values ruled ratios out."""
     if effect.scale == "ratio" or what.scale == "difference":
         return MARGIN
-    return MARGIN * abs(sum(base) / len(base))
+    return MARGIN * abs(base)
 
 
 def _worst(provenances: Sequence[str]) -> str:

@@ -65,7 +65,7 @@ def caption_of(comparison: Comparison) -> str:
     frame = comparison.frame
     seeds = f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)}"
     left_out = f" · {len(frame.invalid_seeds)} invalid seeds left out" if frame.invalid_seeds else ""
-    return _joined(frame.source, seeds, frame.provenance, f"{frame.experiment}@{frame.frame_hash}", frame.commit) + left_out
+    return joined(frame.source, seeds, frame.provenance, f"{frame.experiment}@{frame.frame_hash}", frame.commit) + left_out
 
 
 def caption_of_runs(runs: Sequence[StoredRun]) -> str:
@@ -74,10 +74,11 @@ def caption_of_runs(runs: Sequence[StoredRun]) -> str:
     seeds = sorted({run.seed for run in runs if run.seed is not None})
     said = "seed " + ", ".join(map(str, seeds))
     provenance = str(first.summary.get("provenance", ""))
-    return _joined(first.source, said, provenance, f"{first.experiment}@{first.frame_hash}", first.code_id or first.commit)
+    return joined(first.source, said, provenance, f"{first.experiment}@{first.frame_hash}", first.code_id or first.commit)
 
 
-def _joined(source: str, seeds: str, provenance: str, frame: str, commit: str) -> str:
+def joined(source: str, seeds: str, provenance: str, frame: str, commit: str) -> str:
+    """The line under a picture."""
     parts = [f"source: {source or 'unknown'}", seeds, f"provenance {provenance}" if provenance else "", frame]
     return " · ".join([*filter(None, parts), f"commit {short_commit(commit) or 'unknown'}"])
 

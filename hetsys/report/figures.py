@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from types import ModuleType
 
 from hetsys.core.errors import ConfigError, EngineError, check_choice
 from hetsys.core.paths import shipped
+from hetsys.report.axes import facts_of
 from hetsys.report.compare import short_commit
 from hetsys.tracking.stored import StoredRun, find_runs, of_frame
 
@@ -25,7 +27,8 @@ class Figure:
 
     `claim`: what it is meant to show; `command` makes its results in `minutes`; `expected`: the direction, written before the first
     run; `experiment`: the preset whose results it is drawn from, or one of `also` where there are none; `domain`: any other experiment of
-    it can be drawn as well.
+    it can be drawn as well, unless the figure is of its `own` presets only. `axis`: the key that the preset sweeps besides the system; it
+    is drawn from the frames that differ in nothing else. `beside`: presets whose results are drawn in as well where they are there.
     """
 
     name: str
@@ -38,6 +41,9 @@ class Figure:
     domain: str = "scheduling"
     min_systems: int = 1
     also: tuple[str, ...] = ()
+    own: bool = False
+    axis: str = ""
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,9 +83,7 @@ def main(names: Sequence[str], list_only: bool, results: Path, out: Path, frame:
     missing = [script.figure for script in chosen if script not in ready]
     if missing and (names or not ready):
         needs = "; ".join(f"{figure.name}: {figure.command}" for figure in missing)
-        raise ConfigError(
-            "results", str(results), f"has no results for {', '.join(f.name for f in missing)}; make them first ({needs})"
-        )
+        raise ConfigError("results", str(results), f"has no results for {', '.join(f.name for f in missing)}; make them first ({needs})")
     for line in dict.fromkeys(_taken(*sets[script.figure.name]) for script in ready):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     for script in ready:
@@ -90,14 +94,13 @@ def main(names: Sequence[str], list_only: bool, results: Path, out: Path, frame:
 
 
 def draw_for(experiment: str, results: Path, out: Path) -> list[Path]:
-    """The pictures of one experiment, at the end of `hetsys run`: every figure of its domain for which there are enough systems.
+    """The pictures of one experiment, at the end of `hetsys run`: every figure of its domain for which there are enough systems. A sweep
+    over an axis has the figures made for that axis and no others, as those would show one of its values only.
 
     A picture that cannot be drawn never spoils the run: it is a warning, and the others are drawn.
     """
-    runs = newest_runs(results / experiment)
-    wanted = [script for script in scripts().values() if drawable(script.figure, runs)]
     pictures: list[Path] = []
-    for script in wanted:
+    for script, runs in _wanted(experiment, results):
         try:
             require_matplotlib()
             pictures += [path for path in script.draw(runs, out) if path.suffix == ".png"]
@@ -108,6 +111,32 @@ def draw_for(experiment: str, results: Path, out: Path) -> list[Path]:
     return pictures
 
 
+def _wanted(experiment: str, results: Path) -> list[tuple[Script, list[StoredRun]]]:
+    """The figures of one experiment, each with the newest runs that may share its picture."""
+    one_frame = newest_runs(results / experiment)
+    if not one_frame:
+        return []
+    preset = _preset(one_frame[0])
+    found, swept = [], False
+    for script in scripts().values():
+        figure = script.figure
+        is_own = preset in (figure.experiment, *figure.also)
+        runs = newest_runs(results / experiment, figure.axis) if figure.axis and is_own else one_frame
+        if (is_own or not figure.own) and drawable(figure, runs):
+            found.append((script, [*runs, *_beside(figure, results)]))
+            swept |= bool(figure.axis)
+    return [(script, runs) for script, runs in found if script.figure.axis or not swept]
+
+
+def _preset(run: StoredRun) -> str:
+    """The preset that `run` was made from, whatever it was called since; else the name of its experiment."""
+    return str((run.env.get("options") or {}).get("experiment") or run.experiment)
+
+
+def _beside(figure: Figure, results: Path) -> list[StoredRun]:
+    return [run for name in figure.beside for run in largest_set(results / name)[0]]
+
+
 def require_matplotlib() -> None:
     """Raise ConfigError, naming the extra, unless pictures can be drawn."""
     if find_spec("matplotlib") is None:
@@ -115,36 +144,42 @@ def require_matplotlib() -> None:
 
 
 def drawable(figure: Figure, runs: Sequence[StoredRun]) -> bool:
-    """Whether `runs` are of the figure's domain, with enough systems among them."""
-    return len({run.system for run in runs if run.env.get("domain") == figure.domain}) >= figure.min_systems
+    """Whether `runs` are of the figure's domain, with enough systems among them and, where it has an axis, more than one value."""
+    systems = {run.system for run in runs if run.env.get("domain") == figure.domain}
+    return len(systems) >= figure.min_systems and (not figure.axis or len({run.frame_hash for run in runs}) > 1)
 
 
-def newest_runs(folder: Path) -> list[StoredRun]:
-    """The finished runs of the newest frame, source and commit in `folder`: what may share a picture."""
+def newest_runs(folder: Path, axis: str = "") -> list[StoredRun]:
+    """The finished runs of the newest frame (or frames, where they differ in `axis` alone), source and commit in `folder`: what may share
+    a picture."""
     finished = _finished(folder)
     if not finished:
         return []
-    newest = max(finished, key=_written_ns)
-    return [run for run in finished if _group(run) == _group(newest)]
+    groups = _groups(finished, axis)
+    newest = groups[max(finished, key=_written_ns).path]
+    return [run for run in finished if groups[run.path] == newest]
 
 
-def largest_set(folder: Path, frame: str | None = None) -> tuple[list[StoredRun], int]:
+def largest_set(folder: Path, frame: str | None = None, axis: str = "") -> tuple[list[StoredRun], int]:
     """The finished runs in `folder` of the frame, source and commit with the most of them (the newest of equals), and the number of
-    the others. Only of `frame`, the first digits of a hash, where it is given; raises ConfigError where no run is of it."""
+    the others. Only of `frame`, the first digits of a hash, where it is given; raises ConfigError where no run is of it. Frames that differ
+    in `axis` alone count as one."""
     finished = _finished(folder)
     chosen = of_frame(finished, frame) if frame is not None and finished else finished
     if not chosen:
         return [], 0
-    counts = Counter(map(_group, chosen))
-    largest = _group(max(chosen, key=lambda run: (counts[_group(run)], _written_ns(run))))
-    runs = [run for run in chosen if _group(run) == largest]
+    groups = _groups(finished, axis)
+    counts = Counter(groups[run.path] for run in chosen)
+    largest = groups[max(chosen, key=lambda run: (counts[groups[run.path]], _written_ns(run))).path]
+    runs = [run for run in finished if groups[run.path] == largest]
     return runs, len(finished) - len(runs)
 
 
 def _set_for(figure: Figure, results: Path, frame: str | None) -> tuple[list[StoredRun], int]:
-    """The largest set of the first experiment that the figure can be drawn from."""
-    sets = (largest_set(results / name, frame) for name in (figure.experiment, *figure.also))
-    return next((found for found in sets if drawable(figure, found[0])), ([], 0))
+    """The largest set of the first experiment that the figure can be drawn from, and what is drawn in beside it."""
+    sets = (largest_set(results / name, frame, figure.axis) for name in (figure.experiment, *figure.also))
+    runs, left_out = next((found for found in sets if drawable(figure, found[0])), ([], 0))
+    return [*runs, *(_beside(figure, results) if runs else [])], left_out
 
 
 def _finished(folder: Path) -> list[StoredRun]:
@@ -158,14 +193,26 @@ def _written_ns(run: StoredRun) -> int:
 def _taken(runs: Sequence[StoredRun], left_out: int) -> str:
     """`drawn from oef_mix, frame 71c1d3 (simulated, commit c0ffee): 200 runs; 2 runs of other frames, sources or commits left out`."""
     first = runs[0]
+    mine = [run for run in runs if run.experiment == first.experiment]
+    frames = len({run.frame_hash for run in mine})
     commit = short_commit(first.code_id or first.commit) or "unknown"
-    said = f"drawn from {first.experiment}, frame {first.frame_hash[:6]} ({first.source}, commit {commit}): {len(runs)} runs"
+    which = f"{frames} frames" if frames > 1 else f"frame {first.frame_hash[:6]}"
+    said = f"drawn from {first.experiment}, {which} ({first.source}, commit {commit}): {len(mine)} runs"
+    if len(mine) < len(runs):
+        said += f" and {len(runs) - len(mine)} of {', '.join(sorted({run.experiment for run in runs} - {first.experiment}))}"
     others = f"{left_out} runs" if left_out != 1 else "1 run"
     return said + (f"; {others} of other frames, sources or commits left out (--frame HASH chooses)" if left_out else "")
 
 
-def _group(run: StoredRun) -> tuple[str, str, str]:
-    return run.frame_hash, run.source, run.code_id
+def _groups(runs: Sequence[StoredRun], axis: str = "") -> dict[Path, tuple[str, str, str]]:
+    """By path, what a run must share with others to be in one picture: the frame, or all of it but `axis`, the source, the commit."""
+    frames = {run.frame_hash: run for run in runs}
+    if axis:
+        facts = {frame: {key: value for key, value in facts_of(run).items() if key != axis} for frame, run in frames.items()}
+        names = {frame: json.dumps(mine, sort_keys=True) for frame, mine in facts.items()}
+    else:
+        names = {frame: frame for frame in frames}
+    return {run.path: (names[run.frame_hash], run.source, run.code_id) for run in runs}
 
 
 def _describe(figure: Figure, runs: Sequence[StoredRun], show: Callable[..., None]) -> None:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from hetsys.metrics.catalog import Metric
 from hetsys.metrics.catalog import metric as known_metric
-from hetsys.metrics.statistics import Effect
+from hetsys.metrics.statistics import LEAST_SEEDS_OF_AN_INTERVAL, Effect
 from hetsys.report.compare import Cell, Comparison, short_commit
+from hetsys.report.grid import Grid
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 MARKS = {"better": "✓", "worse": "✗", "no loss": "=", "inconclusive": "?", "higher": "↑", "lower": "↓"}
-_LEAST_SEEDS_OF_AN_INTERVAL = 3
 _STYLES = {"better": "green", "worse": "red", "no loss": "default", "inconclusive": "yellow"}
-_FIRST_WIDTH, _COLUMN_WIDTH, _PIPE_WIDTH = 16, 10, 110
+_FIRST_WIDTH, COLUMN_WIDTH, _PIPE_WIDTH = 16, 10, 110
 _WIDEST_PERCENT = 100.0
 """Half an interval beyond this is printed as `±>100%`: it says no more than that the effect is unknown."""
 LEAST_HOURS = 0.2
@@ -37,28 +37,43 @@ _HEADS = {
 }
 
 
-def show(comparison: Comparison, fmt: str, console: Console) -> None:
-    """Print `comparison` as `fmt`: table, csv, json or markdown."""
-    if fmt == "table":
-        show_table(comparison, console)
+def show(shown: Comparison | Grid, fmt: str, console: Console) -> None:
+    """Print a comparison, or one for each value of an axis, as `fmt`: table, csv, json or markdown."""
+    from hetsys.report import grid_tables
+
+    if isinstance(shown, Grid):
+        grid_tables.show(shown, fmt, console)
+    elif fmt == "table":
+        show_table(shown, console)
     else:
-        text = {"csv": as_csv, "json": as_json, "markdown": as_markdown}[fmt](comparison)
+        text = {"csv": as_csv, "json": as_json, "markdown": as_markdown}[fmt](shown)
         console.file.write(text)
 
 
 def show_table(comparison: Comparison, console: Console) -> None:
     """The table, as many columns side by side as the terminal is wide, then what the reader must know of it."""
-    from rich.console import Console
-
-    if not console.is_terminal and console.width < _PIPE_WIDTH:
-        console = Console(file=console.file, width=_PIPE_WIDTH)
-    per_part = max(1, (console.width - _FIRST_WIDTH) // (_COLUMN_WIDTH + 1))
+    console = wide_enough(console)
+    per_part = columns_beside(console)
     systems = _order(comparison)
     for at in range(0, max(1, len(comparison.metrics)), per_part):
         table = _part(comparison, systems, comparison.metrics[at : at + per_part])
         console.print(table)
     for line in notes(comparison):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def wide_enough(console: Console) -> Console:
+    """`console` itself, or where it is no terminal one that is as wide as a table needs."""
+    from rich.console import Console
+
+    if not console.is_terminal and console.width < _PIPE_WIDTH:
+        return Console(file=console.file, width=_PIPE_WIDTH)
+    return console
+
+
+def columns_beside(console: Console, width: int = COLUMN_WIDTH) -> int:
+    """How many columns of numbers, each `width` wide, `console` holds beside the names."""
+    return max(1, (console.width - _FIRST_WIDTH) // (width + 1))
 
 
 def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
@@ -76,7 +91,7 @@ def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
     if comparison.baseline is None:
         lines.append("No baseline, so means only; name one with --baseline SYSTEM.")
     elif cells:
-        lines.insert(0, _legend(comparison, cells, where))
+        lines.insert(0, legend(cells, comparison.labels[comparison.baseline], frame.source, where))
     if frame.invalid_seeds:
         of_all = len(frame.invalid_seeds) + len(comparison.seeds)
         seeds = ", ".join(map(str, frame.invalid_seeds))
@@ -91,9 +106,9 @@ def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
     return lines + list(frame.caveats)
 
 
-def _legend(comparison: Comparison, cells: Sequence[Cell], where: str) -> str:
-    assert comparison.baseline is not None
-    text = f"{where}: change against {comparison.labels[comparison.baseline]}, paired by seed"
+def legend(cells: Sequence[Cell], against: str, source: str, where: str) -> str:
+    """What the changes of `cells`, which stand `where`, are against, and what their marks mean."""
+    text = f"{where}: change against {against}, paired by seed"
     if any(cell.effect and _width(cell.effect, 1.0) is not None for cell in cells):
         text += ", ± half of the 95 % interval"
     text += ": "
@@ -101,7 +116,7 @@ def _legend(comparison: Comparison, cells: Sequence[Cell], where: str) -> str:
     text += {"ratio": "%", "difference": "difference"}[next(iter(kinds))] if len(kinds) == 1 else "% or, without %, difference"
     words = {cell.verdict for cell in cells}
     if words == {"descriptive only"}:
-        beside = "; the simulated seeds of the same setting judge" if comparison.frame.source == "emulated" else ""
+        beside = "; the simulated seeds of the same setting judge" if source == "emulated" else ""
         return text + f". Too few seeds to judge: descriptive only{beside}."
     known = [f"{mark} {word}" for word, mark in MARKS.items() if word in words]
     return text + ". After Holm's correction: " + ", ".join(known) + "."
@@ -125,8 +140,13 @@ def _order(comparison: Comparison) -> list[str]:
 
 
 def metric(comparison: Comparison, name: str) -> Metric:
-    """How `name` is printed here: times in seconds where every mean is shorter than LEAST_HOURS."""
-    means = [cell.mean for row in comparison.cells.values() if (cell := row.get(name)) and cell.mean is not None]
+    """How `name` is printed here."""
+    return printed([cell for row in comparison.cells.values() if (cell := row.get(name))], name)
+
+
+def printed(cells: Sequence[Cell], name: str) -> Metric:
+    """The metric `name` for a column of `cells`: times in seconds where every mean is shorter than LEAST_HOURS."""
+    means = [cell.mean for cell in cells if cell.mean is not None]
     what = known_metric(name)
     return what.in_seconds() if max(means, default=0.0) < LEAST_HOURS * 3600.0 else what
 
@@ -136,18 +156,28 @@ def _part(comparison: Comparison, systems: Sequence[str], names: Sequence[str]) 
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False, header_style="bold")
-    table.add_column(f"{comparison.frame.experiment}", width=_FIRST_WIDTH, overflow="fold")
-    for name in names:
-        table.add_column(_head(metric(comparison, name)), width=_COLUMN_WIDTH, justify="right", overflow="fold")
+    add_columns(table, f"{comparison.frame.experiment}", [_head(metric(comparison, name)) for name in names])
     for system in systems:
         cells = [(metric(comparison, name), comparison.cells[system][name]) for name in names]
-        table.add_row(_label(comparison, system), *(_cell_text(what, cell, system == comparison.baseline) for what, cell in cells))
+        is_base = system == comparison.baseline
+        table.add_row(label_text(comparison.labels[system], is_base), *(cell_text(what, cell, is_base) for what, cell in cells))
     return table
 
 
+def add_columns(table: Table, first: str, others: Sequence[str], width: int = COLUMN_WIDTH) -> None:
+    """A column of names and columns of numbers, as wide in every table."""
+    table.add_column(first, width=_FIRST_WIDTH, overflow="fold")
+    for name in others:
+        table.add_column(name, width=width, justify="right", overflow="fold")
+
+
 def _head(what: Metric) -> str:
-    arrow = {"higher": " ↑", "lower": " ↓"}.get(what.better, "")
-    return _title(what) + arrow
+    return _title(what) + arrow(what)
+
+
+def arrow(what: Metric) -> str:
+    """Which direction is good."""
+    return {"higher": " ↑", "lower": " ↓"}.get(what.better, "")
 
 
 def _title(what: Metric) -> str:
@@ -155,16 +185,18 @@ def _title(what: Metric) -> str:
     return title if what.hours else title.replace("(h)", "(s)")
 
 
-def _label(comparison: Comparison, system: str) -> Any:
+def label_text(label: str, is_baseline: bool) -> Any:
+    """A system's name, and below it what stands in its brackets."""
     from rich.text import Text
 
-    name, _, rest = comparison.labels[system].partition(" (")
-    second = "baseline" if system == comparison.baseline else f"({rest}" if rest else ""
-    first = Text(name, style="bold" if system == comparison.baseline else "")
+    name, _, rest = label.partition(" (")
+    second = "baseline" if is_baseline else f"({rest}" if rest else ""
+    first = Text(name, style="bold" if is_baseline else "")
     return first + Text(f"\n{second}", style="dim") if second else first
 
 
-def _cell_text(what: Metric, cell: Cell, is_baseline: bool) -> Any:
+def cell_text(what: Metric, cell: Cell, is_baseline: bool) -> Any:
+    """A mean, and below it the change with its mark."""
     from rich.text import Text
 
     text = Text(what.text(cell.mean) + " ")
@@ -190,7 +222,7 @@ def effect_text(effect: Effect, what: Metric) -> str:
 
 
 def _width(effect: Effect, scale: float) -> float | None:
-    if effect.low is None or effect.high is None or effect.n < _LEAST_SEEDS_OF_AN_INTERVAL:
+    if effect.low is None or effect.high is None or effect.n < LEAST_SEEDS_OF_AN_INTERVAL:
         return None
     return (effect.high - effect.low) * scale
 
@@ -232,34 +264,38 @@ def as_markdown(comparison: Comparison) -> str:
     heads = [_title(what).replace("-\n", "").replace("\n", " ") for what in known.values()]
     lines = ["| system | " + " | ".join(heads) + " |", "|---" + "|---:" * len(heads) + "|"]
     for system in _order(comparison):
-        cells = []
-        for name in comparison.metrics:
-            cell = comparison.cells[system][name]
-            words = [effect_text(cell.effect, known[name]), MARKS.get(cell.verdict, "")] if cell.effect else []
-            cells.append(known[name].text(cell.mean) + (f" ({' '.join(filter(None, words))})" if words else ""))
+        cells = [cell_line(known[name], comparison.cells[system][name]) for name in comparison.metrics]
         mark = " (baseline)" if system == comparison.baseline else ""
         lines.append(f"| {comparison.labels[system]}{mark} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(f"{line}  " for line in notes(comparison, "In brackets"))]) + "\n"
 
 
+def cell_line(what: Metric, cell: Cell) -> str:
+    """A mean with the change in brackets, on one line."""
+    words = [effect_text(cell.effect, what), MARKS.get(cell.verdict, "")] if cell.effect else []
+    return what.text(cell.mean) + (f" ({' '.join(filter(None, words))})" if words else "")
+
+
 def _flat(comparison: Comparison) -> list[dict[str, Any]]:
-    rows = []
-    for system, row in comparison.cells.items():
-        for name, cell in row.items():
-            effect = cell.effect
-            rows.append(
-                {
-                    "system": system,
-                    "label": comparison.labels[system],
-                    "metric": name,
-                    "seeds": cell.n,
-                    "mean": cell.mean,
-                    "scale": effect.scale if effect else None,
-                    "effect": effect.value if effect else None,
-                    "low": effect.low if effect else None,
-                    "high": effect.high if effect else None,
-                    "p_holm": cell.p_holm,
-                    "verdict": "baseline" if system == comparison.baseline else cell.verdict,
-                }
-            )
-    return rows
+    return [
+        flat_row(cell, comparison.labels[system], system == comparison.baseline)
+        for system, row in comparison.cells.items() for cell in row.values()
+    ]  # fmt: skip
+
+
+def flat_row(cell: Cell, label: str, is_baseline: bool) -> dict[str, Any]:
+    """A cell as a row of plain values."""
+    effect = cell.effect
+    return {
+        "system": cell.system,
+        "label": label,
+        "metric": cell.metric,
+        "seeds": cell.n,
+        "mean": cell.mean,
+        "scale": effect.scale if effect else None,
+        "effect": effect.value if effect else None,
+        "low": effect.low if effect else None,
+        "high": effect.high if effect else None,
+        "p_holm": cell.p_holm,
+        "verdict": "baseline" if is_baseline else cell.verdict,
+    }

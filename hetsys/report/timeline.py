@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from hetsys.core.scheduling.record import Grant, JobRecord, RoundRecord, SchedulingRecord
 
 _US = 1e6
 _GAP_S = 1e-6
+
+MOST_SPANS = 100_000
+"""A Chrome trace holds the rounds up to the one that brings it to so many slices (some 20 MB; our choice)."""
 
 
 @dataclass
@@ -30,8 +34,9 @@ class Span:
     failed: bool = False
 
 
-def device_spans(records: Iterable[SchedulingRecord]) -> list[Span]:
-    """All spans in the order of their starts. A failed lease ends its span; `steps` are those of the whole gang."""
+def device_spans(records: Iterable[SchedulingRecord], at_most: float = inf) -> list[Span]:
+    """All spans in the order of their starts, or those of the rounds up to the one that brings them to `at_most`. A failed lease ends its
+    span; `steps` are those of the whole gang."""
     spans: list[Span] = []
     latest: dict[str, Span] = {}
     for record in records:
@@ -39,6 +44,8 @@ def device_spans(records: Iterable[SchedulingRecord]) -> list[Span]:
             for grant in record.grants:
                 for device in grant.devices:
                     _extend(spans, latest, device, grant, record.start_s)
+            if len(spans) >= at_most:
+                break
     return spans
 
 
@@ -46,7 +53,8 @@ def _extend(spans: list[Span], latest: dict[str, Span], device: str, grant: Gran
     span = latest.get(device)
     ended = span is None or span.job != grant.job or span.failed or grant.restarted or start_s - span.end_s > _GAP_S
     if span is None or ended:
-        span = latest[device] = Span(device, grant.kind, grant.job, grant.tenant, start_s, start_s, len(grant.devices))
+        kind = device.rsplit("-", 2)[0] if grant.mix else grant.kind
+        span = latest[device] = Span(device, kind, grant.job, grant.tenant, start_s, start_s, len(grant.devices))
         spans.append(span)
     span.end_s = start_s + grant.held_s
     span.steps += grant.steps
@@ -58,9 +66,12 @@ def _extend(spans: list[Span], latest: dict[str, Span], device: str, grant: Gran
 def chrome_trace(records: Sequence[SchedulingRecord], kinds: Sequence[str]) -> dict[str, Any]:
     """The run in Chrome's trace format: a process a kind (slow to fast), in it a track a device that was ever used.
 
-    A slice for each span, an instant where a lease failed, a counter of idle devices a kind. Times: microseconds of device time.
+    A slice for each span, an instant where a lease failed, a counter of idle devices a kind. Times: microseconds of device time. Of a run
+    with more than MOST_SPANS spans only the beginning is drawn, and `otherData.note` says so.
     """
-    spans = device_spans(records)
+    rounds = [record for record in records if isinstance(record, RoundRecord)]
+    spans = device_spans(rounds, MOST_SPANS)
+    drawn = rounds if len(spans) < MOST_SPANS else [record for record in rounds if record.start_s <= spans[-1].start_s]
     types = {record.job: record.job_type for record in records if isinstance(record, JobRecord)}
     process = {kind: index + 1 for index, kind in enumerate(kinds)}
     track = {device: index for index, device in enumerate(sorted({span.device for span in spans}, key=natural))}
@@ -73,8 +84,12 @@ def chrome_trace(records: Sequence[SchedulingRecord], kinds: Sequence[str]) -> d
         events.append(_named("thread_name", process[kind_of[device]], tid, device))
     for span in spans:
         events += _slice(span, process[span.kind], track[span.device], types)
-    events += _idle_counters(records, process)
-    return {"displayTimeUnit": "ms", "traceEvents": events}
+    events += _idle_counters(drawn, process)
+    shown: dict[str, Any] = {"displayTimeUnit": "ms", "traceEvents": events}
+    if len(drawn) < len(rounds):
+        note = f"the first {len(drawn)} of {len(rounds)} rounds, which make {len(spans)} slices; all rounds are in records.jsonl"
+        shown["otherData"] = {"note": note}
+    return shown
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
@@ -92,18 +107,17 @@ def _slice(span: Span, pid: int, tid: int, types: Mapping[str, str]) -> list[dic
     return events
 
 
-def _idle_counters(records: Iterable[SchedulingRecord], process: Mapping[str, int]) -> list[dict[str, Any]]:
+def _idle_counters(rounds: Iterable[RoundRecord], process: Mapping[str, int]) -> list[dict[str, Any]]:
     """A sample for every round in which the number of idle devices of a kind changes, and a last one at the end."""
     events: list[dict[str, Any]] = []
     before: dict[str, int] = {}
     end_s = 0.0
-    for record in records:
-        if isinstance(record, RoundRecord):
-            end_s = record.start_s + record.length_s
-            for (kind, pid), idle in zip(process.items(), record.idle, strict=True):
-                if before.get(kind) != idle:
-                    before[kind] = idle
-                    events.append(_counter(pid, record.start_s, idle))
+    for record in rounds:
+        end_s = record.start_s + record.length_s
+        for (kind, pid), idle in zip(process.items(), record.idle, strict=True):
+            if before.get(kind) != idle:
+                before[kind] = idle
+                events.append(_counter(pid, record.start_s, idle))
     return events + [_counter(process[kind], end_s, idle) for kind, idle in before.items()]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from hetsys.core.experiment import Experiment
+from hetsys.core.scheduling.load import load_factor
 from hetsys.core.scheduling.plan import Allocation, SchedulingExecutor
 from hetsys.core.scheduling.record import RoundRecord, SchedulingRecord, encode
 from hetsys.core.scheduling.trace import JobTrace
@@ -43,7 +44,7 @@ def run_scheduling(
     watched = _Watched(experiment.policy)
     observe = _observer(trace, tracker, watch)
     records: list[SchedulingRecord] = []
-    more: dict[str, Number] = {}
+    more: dict[str, Number] = {"load_factor": load_factor(trace, experiment.cluster)}
     with _executor(experiment, trace, folder, launcher, more) as executor:
         rounds = run_rounds(trace, experiment.cluster, watched, executor, time.perf_counter, experiment.charge)
         for row in encode(_tee(rounds, observe, records)):
@@ -51,7 +52,7 @@ def run_scheduling(
     if watched.first is not None:
         folder.write_plan(plan_dict(*watched.first))
     folder.write_timeline(chrome_trace(records, experiment.cluster.kinds))
-    figures = _figures(experiment, records)
+    figures = _figures(experiment, trace, records) | {"solves": watched.solves}
     if experiment.source == "measured":
         more |= predictions(experiment, trace, figures)
     own_answers = figures["rounds"] == 0 or figures["solver_fallbacks"] != figures["rounds"]
@@ -68,7 +69,7 @@ def predictions(experiment: Experiment, trace: JobTrace, measured: dict[str, Num
     records = list(
         run_rounds(trace, experiment.cluster, experiment.policy, SimExecutor(trace), time.perf_counter, experiment.charge)
     )
-    predicted = _figures(experiment, records)
+    predicted = _figures(experiment, trace, records)
     found: dict[str, Number] = {}
     for name in _CHECKED:
         guess, real = predicted[name], measured[name]
@@ -78,9 +79,9 @@ def predictions(experiment: Experiment, trace: JobTrace, measured: dict[str, Num
     return found | {"prediction_error_fraction": found["throughput_prediction_error_fraction"]}
 
 
-def _figures(experiment: Experiment, records: list[SchedulingRecord]) -> dict[str, Number]:
+def _figures(experiment: Experiment, trace: JobTrace, records: list[SchedulingRecord]) -> dict[str, Number]:
     prices = {kind: sheet.price_usd_per_hour for kind, sheet in experiment.cluster.sheets.items()}
-    return summarize(records, kinds=experiment.cluster.kinds, prices_usd_per_hour=prices)
+    return summarize(records, kinds=experiment.cluster.kinds, prices_usd_per_hour=prices, watched=trace.watched)
 
 
 @contextmanager
@@ -103,14 +104,19 @@ def _executor(
 
 
 class _Watched:
-    """A policy that remembers its first answer, for `plan.json`."""
+    """A policy that remembers its first answer, for `plan.json`, and counts the rounds in which it gave another one than in the round
+    before: where nothing that it depends on has changed, a policy hands out the same again and solves nothing."""
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
+        self._latest: Allocation | None = None
         self.first: tuple[ClusterView, Allocation] | None = None
+        self.solves = 0
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
         allocation, memo = self._policy.allocate(view, memo)
+        self.solves += allocation is not self._latest
+        self._latest = allocation
         if self.first is None:
             self.first = (view, allocation)
         return allocation, memo

@@ -7,6 +7,7 @@ import numpy as np
 
 from hetsys.core.errors import SolverError
 from hetsys.core.scheduling.users import Array, Users
+from hetsys.systems.classes import unique_rows
 
 TOLERANCE = 1e-6
 
@@ -18,10 +19,13 @@ def throughput(users: Users, devices: Array) -> Array:
 
 def max_envy(users: Users, devices: Array) -> float:
     """The largest relative gain of any user from another's bundle, scaled to its own weight (`w_l x_i / pi_i` against
-    `w_l x_l / pi_l`); 0 or less where nobody envies anybody. Users that can use nothing envy nobody."""
-    worth = users.speed @ (devices / users.weight[:, None]).T
-    own = np.diag(worth)
-    best = worth.max(axis=1)
+    `w_l x_l / pi_l`); 0 or less where nobody envies anybody. Users that can use nothing envy nobody. Equal speeds and equal bundles are
+    looked at once, so that thousands of users of few types take no n^2 numbers."""
+    bundles = devices / users.weight[:, None]
+    own = (users.speed * bundles).sum(axis=1)
+    speeds, of, _ = unique_rows(users.speed)
+    offers = bundles[unique_rows(np.round(bundles / np.maximum(np.abs(bundles).max(axis=0), 1e-300), 12))[2]]
+    best = np.concatenate([(part @ offers.T).max(axis=1) for part in np.array_split(speeds, len(speeds) // 1024 + 1)])[of]
     return float(np.max((best - own) / np.where(best > 0, best, 1.0)))
 
 

@@ -44,10 +44,13 @@ class Classes:
         found[has] = part[:, None] * fractions[self.member[has]] * users.capacity
         return _without_noise(found, users.capacity)
 
+    def first(self) -> NDArray[np.intp]:
+        """(c,): the first member of each class."""
+        return np.unique(np.where(self.member < 0, self.num_classes, self.member), return_index=True)[1][: self.num_classes]
+
     def per_class(self, values: Array) -> Array:
         """(c,): the value of a member of each class, for values that all its members share."""
-        first = np.unique(self.member[self.member >= 0], return_index=True)[1]
-        return np.asarray(values[self.member >= 0][first])
+        return np.asarray(values[self.first()])
 
     def per_user(self, values: Array) -> Array:
         """(n,): each user's value of its class, 0 for users outside any class."""
@@ -75,11 +78,22 @@ def merge(users: Users, extra: Array | None = None) -> Classes:
     speed = np.where(users.capacity > 0, users.speed, 0.0)
     able = speed.any(axis=1)
     keys = speed if extra is None else np.column_stack([speed, extra])
-    rows, inverse = np.unique(keys[able], axis=0, return_inverse=True)
+    rows, inverse, _ = unique_rows(keys[able])
     member = np.full(users.num_users, -1, dtype=np.intp)
-    member[able] = inverse.reshape(-1)
+    member[able] = inverse
     rows = rows[:, : speed.shape[1]]
     weight = np.bincount(member[able], weights=users.weight[able], minlength=len(rows))
     whole = rows @ users.capacity
     value = rows * users.capacity / whole[:, None]
     return Classes(users, rows, weight / weight.sum(), whole, value, member)
+
+
+def unique_rows(rows: Array) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
+    """The different ones of `rows` (n, q), sorted; which of them each is, (n,); and the first place of each."""
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    inverse = np.empty(len(rows), dtype=np.intp)
+    inverse[order] = np.cumsum(new) - 1
+    return ordered[new], inverse, order[new]

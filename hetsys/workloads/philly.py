@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from hetsys.core.cluster import Cluster
 from hetsys.core.errors import ConfigError, check_choice
 from hetsys.core.paths import data_dir, shipped
+from hetsys.core.scheduling.admission import admit
+from hetsys.core.scheduling.load import device_s
 from hetsys.core.scheduling.trace import Job, JobTrace, Tenant
 from hetsys.workloads.base import Rounds
 from hetsys.workloads.streams import stream
@@ -21,6 +24,7 @@ from hetsys.workloads.throughputs import REFERENCE_KIND, TABLE, Throughputs, che
 
 TRACE_FILE = "cluster/gavel_philly_vc_jobs_seed0.csv.gz"
 STATISTICS = "tables/gavel_philly_tenants.csv"
+NUM_TENANTS = 15
 QUANTILES = (0, 10, 25, 50, 75, 90, 95, 99, 100)
 
 
@@ -36,31 +40,52 @@ class VirtualCluster:
 
 @dataclass(frozen=True, kw_only=True)
 class PhillyTenants(Rounds):
-    """A window of the Philly trace: `num_tenants` of its 15 virtual clusters, with at most `max_jobs` jobs together.
+    """The Philly trace or a window of it: `num_tenants` of its 15 virtual clusters, with at most `max_jobs` jobs together (None: all).
 
     `trace`: `file` reads the published jobs from the data folder, `generated` draws them from the statistics that hetsys ships,
     `auto` takes the file where it is there. Each tenant's clock in the published trace starts at its own first job, so each has a
-    window of its own (our choice): `window_s` long, around one of its jobs, both drawn by the seed. Of the jobs in the windows
-    each tenant keeps one, and the other places go to jobs drawn uniformly (our choice; the trace is of a far larger cluster).
-    Arrival times and steps are multiplied by `time_scale`, which shortens a run at equal load. Jobs whose gang was never measured
-    (above 8, or of a type that only ran on single devices) stay in the trace without speeds, for admission to park and count.
+    window of its own (our choice): `window_s` long, around one of its jobs, both drawn by the seed. Where `window_s` is None all clocks
+    start together and every job is in (our choice). Of the jobs in the windows each tenant keeps one, and the other places go to jobs
+    drawn uniformly (our choice; the trace is of a far larger cluster): as many as `max_jobs` allows and, where `load` is given, as bring
+    the load factor of the window nearest to it (`core.scheduling.load`, over the whole window). Arrival times and steps are multiplied
+    by `time_scale`, which shortens a run at equal load.
+
+    `oversize`: what becomes of jobs whose gang was never measured (above 8, or of a type that only ran on single devices). `park`: they
+    stay in the trace without speeds, for admission to park and count. `split`: they run as the largest gang below that was measured for
+    their type, with all their steps, so that they take longer instead of more devices: the same device time, if speed had gone on in
+    proportion to devices.
     """
 
     trace: str = "auto"
     num_tenants: int = 15
-    window_s: float = 604_800.0
-    max_jobs: int = 240
+    window_s: float | None = 604_800.0
+    max_jobs: int | None = 240
+    load: float | None = None
+    oversize: str = "park"
     time_scale: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("workload.trace", self.trace, ["auto", "file", "generated"])
+        check_choice("workload.oversize", self.oversize, ["park", "split"])
         as_integer("workload.num_tenants", self.num_tenants, at_least=1)
-        as_integer("workload.max_jobs", self.max_jobs, at_least=1)
-        as_number("workload.window_s", self.window_s, at_least=1.0)
         as_number("workload.time_scale", self.time_scale, at_least=1e-6)
-        if self.max_jobs < self.num_tenants:
-            raise ConfigError("workload.max_jobs", self.max_jobs, f"must be at least one job a tenant, {self.num_tenants}")
+        if self.window_s is not None:
+            as_number("workload.window_s", self.window_s, at_least=1.0)
+        if self.load is not None:
+            as_number("workload.load", self.load, at_least=1e-3)
+            if self.window_s is None:
+                raise ConfigError("workload.load", self.load, "needs a window to fill; give workload.window_s, or leave load out")
+        if self.max_jobs is not None:
+            as_integer("workload.max_jobs", self.max_jobs, at_least=1)
+            if self.max_jobs < self.num_tenants:
+                raise ConfigError("workload.max_jobs", self.max_jobs, f"must be at least one job a tenant, {self.num_tenants}")
+
+    @property
+    def seeded(self) -> bool:
+        """Whether seeds give different traces: not where all jobs of all published tenants are in and no device fails."""
+        drawn = self.resolve().trace == "generated" or self.window_s is not None or self.max_jobs is not None
+        return drawn or self.num_tenants < NUM_TENANTS or self.failures_per_device_day > 0
 
     def resolve(self) -> PhillyTenants:
         """The same workload with `auto` replaced by what this machine has, so that a run's hash says which trace it used."""
@@ -94,34 +119,41 @@ class PhillyTenants(Rounds):
             raise ConfigError("workload.num_tenants", self.num_tenants, remedy)
         chosen = stream(seed, "philly/tenants").permutation(sorted(clusters))[: self.num_tenants]
         names = sorted(str(name) for name in chosen)
-        jobs = self._jobs(seed, {name: clusters[name] for name in names}, table)
+        jobs = self._jobs(seed, {name: clusters[name] for name in names}, table, cluster)
         provenance = "published" if source == "file" else "derived"
         return self._trace(map(Tenant, names), jobs, self._failures(seed, cluster), provenance, {TABLE: table.sha256, **data})
 
-    def _jobs(self, seed: int, clusters: Mapping[str, VirtualCluster], table: Throughputs) -> list[Job]:
-        starts = {name: _window_start_s(clusters[name], self.window_s, stream(seed, f"philly/window/{name}")) for name in clusters}
-        inside = [
-            (name, int(i))
-            for name, jobs in clusters.items()
-            for i in np.flatnonzero((jobs.arrival_s >= starts[name]) & (jobs.arrival_s < starts[name] + self.window_s))
-        ]
-        return [
-            self._job(name, i, clusters[name], starts[name], table)
-            for name, i in _thin(inside, self.max_jobs, stream(seed, "philly/thinning"))
-        ]
+    def _jobs(self, seed: int, clusters: Mapping[str, VirtualCluster], table: Throughputs, cluster: Cluster) -> list[Job]:
+        jobs: list[Job] = []
+        for name, own in clusters.items():
+            start_s, end_s = 0.0, inf
+            if self.window_s is not None:
+                start_s = _window_start_s(own, self.window_s, stream(seed, f"philly/window/{name}"))
+                end_s = start_s + self.window_s
+            inside = np.flatnonzero((own.arrival_s >= start_s) & (own.arrival_s < end_s))
+            jobs += [self._job(name, int(i), own, start_s, table) for i in inside]
+        order = _thinning_order(jobs, stream(seed, "philly/thinning"))
+        if self.max_jobs is not None:
+            order = order[: self.max_jobs]
+        if self.load is not None and self.window_s is not None:
+            order = order[: _jobs_for_load([jobs[i] for i in order], cluster, self.load * self.window_s * self.time_scale)]
+        return [jobs[i] for i in sorted(order)]
 
     def _job(self, tenant: str, i: int, jobs: VirtualCluster, start_s: float, table: Throughputs) -> Job:
-        speeds = table.rows.get((jobs.job_types[i], int(jobs.gang[i])))
+        job_type, gang = jobs.job_types[i], int(jobs.gang[i])
+        if self.oversize == "split" and (job_type, gang) not in table.rows:
+            gang = max((measured for measured in table.gangs(job_type) if measured < gang), default=gang)
+        speeds = table.rows.get((job_type, gang))
         return Job(
             name=f"{tenant}-{i}",
             tenant=tenant,
-            job_type=jobs.job_types[i],
-            gang=int(jobs.gang[i]),
+            job_type=job_type,
+            gang=gang,
             num_steps=max(1, round(float(jobs.num_steps[i]) * self.time_scale)),
             arrival_s=float(jobs.arrival_s[i] - start_s) * self.time_scale,
             steps_per_s=speeds.steps_per_s if speeds else {},
             spread_steps_per_s=speeds.spread_steps_per_s if speeds else {},
-            program=program_of(jobs.job_types[i]),
+            program=program_of(job_type),
         )
 
 
@@ -131,15 +163,22 @@ def _window_start_s(jobs: VirtualCluster, window_s: float, rng: np.random.Genera
     return float(around - window_s * rng.random())
 
 
-def _thin(inside: list[tuple[str, int]], max_jobs: int, rng: np.random.Generator) -> list[tuple[str, int]]:
-    """At most `max_jobs` of the jobs, in their old order: one of each tenant, then others drawn uniformly."""
-    if len(inside) <= max_jobs:
-        return inside
-    order = rng.permutation(len(inside)).tolist()
-    first_of = {inside[i][0]: i for i in reversed(order)}
+def _thinning_order(jobs: Sequence[Job], rng: np.random.Generator) -> list[int]:
+    """In which order `jobs` are kept where not all can be: one of each tenant, then the others, all drawn uniformly."""
+    order = rng.permutation(len(jobs)).tolist()
+    first_of = {jobs[i].tenant: i for i in reversed(order)}
     kept = list(first_of.values())
-    others = [i for i in order if i not in set(kept)]
-    return [inside[i] for i in sorted(kept + others[: max_jobs - len(kept)])]
+    return kept + [i for i in order if first_of[jobs[i].tenant] != i]
+
+
+def _jobs_for_load(jobs: Sequence[Job], cluster: Cluster, time_s: float) -> int:
+    """How many of `jobs`, from the first, need nearest to `time_s` of all devices; at least one of each tenant, who come first."""
+    counts = list(cluster.num_devices_by_kind.values())
+    admitted, _ = admit(JobTrace(tuple(Tenant(name) for name in {job.tenant for job in jobs}), tuple(jobs)), cluster)
+    need_s = {item.job.name: device_s(item, counts) for item in admitted}
+    needed_s = np.cumsum([need_s.get(job.name, 0.0) for job in jobs])
+    nearest = int(np.argmin(np.abs(needed_s - time_s * sum(counts)))) + 1
+    return max(nearest, len({job.tenant for job in jobs}))
 
 
 def _trace_is_here() -> bool:

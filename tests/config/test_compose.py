@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ OPTIONS = [
     for path in sorted((shipped("conf") / part).glob("*.yaml"))
     if (part, path.stem) != ("workload", "tenants_file")
 ]
-WITHOUT_SPEEDS = ("p100_3090_a100", "rtx_3070_3080_3090", "xeon_a100", "cpu_generations", "local")
+WITHOUT_SPEEDS = ("p100_3090_a100", "rtx_3070_3080_3090", "six_kinds", "xeon_a100", "cpu_generations", "local")
 """Clusters of kinds that the published workloads have no speeds for."""
 
 
@@ -68,12 +70,14 @@ def own_speeds(folder: Path, cluster: str) -> list[str]:
 
 def expanded(text: str) -> list[str]:
     inside = text.removeprefix("range(").removesuffix(")")
-    return [str(number) for number in range(int(inside))] if inside != text else text.split(",")
+    return [str(number) for number in range(int(inside))] if inside != text else re.split(r",(?![^\[]*\])", text)
 
 
 def holds(stored: Any, stated: Any) -> bool:
     if isinstance(stated, dict):
         return all(holds(stored[key], value) for key, value in stated.items())
+    if isinstance(stated, list):
+        return len(stored) == len(stated) and all(map(holds, stored, stated))
     return bool(stored == stated)
 
 
@@ -84,8 +88,14 @@ def test_a_preset_survives_composition(preset: str) -> None:
     composed = sweep(f"experiment={preset}")
     params = stated["hydra"]["sweeper"]["params"]
     assert "system" not in stated, "a preset never sets a system's private parameters"
-    wanted = [(system, int(seed)) for system in expanded(params["system"]) for seed in expanded(params["seed"])]
-    assert [(experiment.system, experiment.seed) for experiment in composed.experiments] == wanted
+    wanted = [dict(zip(params, choice, strict=True)) for choice in product(*map(expanded, params.values()))]
+    assert [(experiment.system, experiment.seed) for experiment in composed.experiments] == [
+        (choice["system"], int(choice["seed"])) for choice in wanted
+    ]
+    for key in params.keys() - {"system", "seed"}:
+        part, _, leaf = key.partition(".")
+        values = [yaml.safe_load(choice[key]) for choice in wanted]
+        assert [yaml.safe_load(experiment.config_yaml)[part][leaf] for experiment in composed.experiments[::40]] == values[::40]
     assert composed.name == preset
     for experiment in {experiment.system: experiment for experiment in composed.experiments}.values():
         stored = yaml.safe_load(experiment.config_yaml)
@@ -149,6 +159,21 @@ def test_other_keys_can_be_swept() -> None:
     experiments = sweep("-m", "system=gavel", "seed=0", "workload.tenants=3,4").experiments
     assert [experiment.workload.tenants for experiment in experiments] == [3, 4]
     assert len({experiment.folder for experiment in experiments}) == 2
+
+
+def test_a_sweep_over_a_key_of_the_workload_is_a_frame_a_value() -> None:
+    words = ["-m", "experiment=null", "name=x", "workload=saturated", "system=gavel,oef_coop", "seed=0,1", "workload.spread=1,4"]
+    experiments = sweep(*words).experiments
+    assert len(experiments) == 8 and len({experiment.frame_hash for experiment in experiments}) == 2
+    by_frame = {experiment.frame_hash: experiment.workload.spread for experiment in experiments}
+    assert all(by_frame[experiment.frame_hash] == experiment.workload.spread for experiment in experiments)
+
+
+@pytest.mark.parametrize("word", ["headline=[envy_max]", "reference=1.0", "reference=none"])
+def test_what_tables_show_changes_no_hash(word: str) -> None:
+    plain, other = one("system=gavel", "seed=0"), one("system=gavel", "seed=0", word)
+    assert (other.frame_hash, other.run_hash) == (plain.frame_hash, plain.run_hash)
+    assert yaml.safe_load(other.config_yaml)[word.partition("=")[0]] in (["envy_max"], 1.0, "none")
 
 
 def test_systems_composed_together_equal_systems_composed_one_by_one() -> None:

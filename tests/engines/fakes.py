@@ -22,6 +22,8 @@ from hetsys.engines.scheduling.live.orders import RunSteps, Start
 
 BYTES_A_STEP = 12
 _DEAD = object()
+FALLS_OF_10000 = 8
+"""How many of 10,000 steps kill a process of their job, once: about 5 % of all leases then crash."""
 
 
 class ThreadLink:
@@ -299,3 +301,24 @@ def trains_and_kills_a_rank(link: Any, start: Start) -> None:
 
     Trainer.step = step_or_die  # type: ignore[method-assign]
     train(link, start)
+
+
+def falls(job: str, step: int) -> bool:
+    """Whether a process of `job` falls before it makes `step`, the first time that it comes to it."""
+    digest = hashlib.sha256(f"{job}/{step}".encode()).digest()
+    return int.from_bytes(digest[:4], "little") % 10_000 < FALLS_OF_10000
+
+
+def falling_train(link: Any, start: Start) -> None:
+    """A process whose training is arithmetic, and whose last rank kills itself (SIGKILL) as `falls` says; files remember that it did."""
+
+    class Falling(FakeTraining):
+        def step(self) -> float:
+            if start.rank == start.world_size - 1 and falls(start.job, self.step_index):
+                marker = Path(start.rendezvous).parent.parent / f"fell-{start.job}-{self.step_index}"
+                if not marker.exists():
+                    marker.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return super().step()
+
+    obey(link, start, Falling(start), _alone)

@@ -121,8 +121,9 @@ def traces(draw: st.DrawFn) -> JobTrace:
     return JobTrace(tenants, tuple(jobs), failures, round_s=100.0, restart_s=draw(st.sampled_from([0.0, 10.0])), max_rounds=400)
 
 
-@given(traces())
-def test_books_balance_on_any_trace(trace: JobTrace) -> None:
+@given(traces(), st.booleans())
+def test_books_balance_on_any_trace(trace: JobTrace, learns: bool) -> None:
+    trace = replace(trace, learns=learns)
     machine = cluster(slow=(1, 4), fast=(2, 2))
     state = SchedulingState(trace, machine)
     executor, policy, memo = SimExecutor(trace), EqualShares(), None
@@ -134,6 +135,9 @@ def test_books_balance_on_any_trace(trace: JobTrace) -> None:
             state.skip_idle()
             continue
         snapshot = state.view()
+        for live in state.live.values():
+            live.seen = None
+        assert snapshot == state.view()  # what is shown of a job from before is what would be shown of it now
         allocation, memo = policy.allocate(snapshot, memo)
         plan = state.plan(allocation, snapshot)
         busy = [name for lease in plan.leases for name in lease.devices]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from hetsys.core.scheduling.record import Grant, JobRecord, ParkedRecord, RoundRecord, SchedulingRecord, UserShare, encode
 from hetsys.tracking.folder import RunFolder
@@ -38,19 +40,21 @@ def records(rounds: int = 6, fail_at: int | None = 3) -> list[SchedulingRecord]:
 
 def write_run(
     root: Path, system: str, seed: int, *, figures: dict[str, Any] | None = None, done: bool = True, name: str = "demo",
-    variant: str = "0", parked: Sequence[ParkedRecord] = (), **env: Any,
+    variant: str = "0", parked: Sequence[ParkedRecord] = (), config: dict[str, Any] | None = None,
+    rows: Sequence[SchedulingRecord] | None = None, **env: Any,
 ) -> Path:  # fmt: skip
-    """One run under `root`; `figures` go into its summary, `env` over the defaults of its environment; `parked` come first."""
+    """One run under `root`; `figures` go into its summary, `env` over the defaults of its environment, `config` into its configuration;
+    `parked` come first, then `rows` (default: `records()`)."""
     path = root / name / system / f"{seed}-{variant}abc"
     said = {
         "domain": "scheduling", "source": "simulated", "frame_hash": "f00d", "commit": "c0ffee", "code_id": "c0ffee",
         "label": LABELS.get(system, system), "experiment": name, "system": system, "seed": seed,
     } | env  # fmt: skip
     folder = RunFolder.open(path)
-    folder.write_config(f"name: {name}\nseed: {seed}\nbaseline: gavel\n")
+    folder.write_config(yaml.safe_dump({"name": name, "seed": seed, "baseline": "gavel", **(config or {})}))
     folder.write_env(said)
     folder.write_plan({"kinds": ["slow", "fast"]})
-    for row in encode([*parked, *records()]):
+    for row in encode([*parked, *(records() if rows is None else rows)]):
         folder.append(row)
     if done:
         same = {key: said[key] for key in ("system", "experiment", "seed", "source", "frame_hash")}
@@ -79,3 +83,22 @@ def write_results(root: Path, seeds: int = 3, **env: Any) -> Path:
         for seed in range(seeds):
             write_run(root, system, seed, **env)
     return root / env.get("name", "demo")
+
+
+def write_sweep(
+    root: Path, key: str, values: Sequence[Any], *, seeds: int = 3, name: str = "study", systems: Sequence[str] = tuple(LABELS),
+    figures: Callable[[str, Any, int], dict[str, Any]] = lambda system, value, seed: {}, config: dict[str, Any] | None = None,
+    rows: Callable[[str, Any, int], Sequence[SchedulingRecord]] | None = None, **env: Any,
+) -> Path:  # fmt: skip
+    """Runs of `systems` at each value of `key` (like `workload.spread`), each value a frame; `figures`, `rows` of (system, value, seed)."""
+    part, _, leaf = key.partition(".")
+    for number, value in enumerate(values):
+        parts = {"cluster": {"nodes": 1}, "workload": {"tenants": 2, "about": {"label": f"not a fact {number}"}}} | (config or {})
+        parts[part] = {**parts.get(part, {}), leaf: value}
+        for system in systems:
+            for seed in range(seeds):
+                write_run(
+                    root, system, seed, name=name, variant=str(number), frame_hash=f"f{number}00d", config=parts,
+                    figures=figures(system, value, seed), rows=None if rows is None else rows(system, value, seed), **env,
+                )  # fmt: skip
+    return root / name

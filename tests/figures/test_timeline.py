@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from hetsys.core.scheduling.record import Grant
 from hetsys.report.timeline import chrome_trace, device_spans, natural
 from tests.figures.results import records
@@ -53,6 +55,21 @@ def test_the_trace_has_a_track_a_device_and_says_what_failed() -> None:
     assert [(e["ts"], e["args"]["job"]) for e in events if e["ph"] == "i"] == [(340e6, "b.0")]
     idle = [(processes[e["pid"]], e["ts"], e["args"]["idle"]) for e in events if e["ph"] == "C"]
     assert idle == [("slow", 0.0, 0), ("fast", 0.0, 1), ("fast", 100e6, 0), ("slow", 600e6, 0), ("fast", 600e6, 0)]
+
+
+def test_a_long_run_is_drawn_up_to_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "otherData" not in chrome_trace(records(), ("slow", "fast"))
+    monkeypatch.setattr("hetsys.report.timeline.MOST_SPANS", 4)
+    trace = chrome_trace(records(), ("slow", "fast"))
+    slices = [(e["name"], e["ts"], e["dur"]) for e in trace["traceEvents"] if e["ph"] == "X"]
+    assert slices == [("a.0", 0, 200e6), ("a.0", 0, 200e6), ("b.0", 0, 200e6), ("b.1", 100e6, 100e6)]
+    assert max(e["ts"] for e in trace["traceEvents"] if e["ph"] == "C") == 200e6
+    assert trace["otherData"]["note"] == "the first 2 of 6 rounds, which make 4 slices; all rounds are in records.jsonl"
+
+
+def test_a_gang_on_several_kinds_is_drawn_where_its_devices_are() -> None:
+    mixed = Grant("x", "a", "slow", ("slow-0-0", "fast-0-1"), 1, 100.0, mix=(1, 1))
+    assert {(s.device, s.kind) for s in device_spans([round_(grants=[mixed])])} == {("slow-0-0", "slow"), ("fast-0-1", "fast")}
 
 
 def test_an_empty_run_has_a_valid_trace() -> None:

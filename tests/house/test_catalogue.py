@@ -13,8 +13,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
-COMMANDS = {"run", "list", "ls", "show", "compare", "figures", "doctor", "profile", "replay", "fetch"}
-LATER = {"capacity", "report", "explain", "tune", "pack", "serve"}
+COMMANDS = {"run", "list", "ls", "show", "compare", "figures", "doctor", "profile", "replay", "fetch", "explain"}
+LATER = {"capacity", "report", "tune", "pack", "serve"}
 KNOWLEDGE = {"full_text", "secondary", "abstract", "own"}
 DOMAINS = {"scheduling", "serving", "training", "update"}
 

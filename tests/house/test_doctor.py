@@ -28,7 +28,7 @@ def rows(shown: str) -> dict[str, str]:
 def test_this_machine_is_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor.main() == 0
     shown = capsys.readouterr().out
-    for words in ("processor", "CPU generations", "cpu_full", "GPUs", "torch", "solver highs", "optimum 11, expected 11", "All well."):
+    for words in ("processor", "CPU generations", "cpu_full", "GPUs", "torch", "solver highspy", "optimum 11, expected 11", "All well."):
         assert words in shown
     assert "not there yet" not in shown and "not yet" not in shown
 
@@ -41,7 +41,7 @@ def test_which_clusters_run_and_how(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     shown = capsys.readouterr().out
     found = rows(shown)
     needs = {name for name, row in found.items() if "with a tenant file of your own speeds" in row}
-    assert needs == {"p100_3090_a100", "rtx_3070_3080_3090", "xeon_a100"}
+    assert needs == {"p100_3090_a100", "rtx_3070_3080_3090", "six_kinds", "xeon_a100"}
     native = {name for name, row in found.items() if "yes, not measured" in row}
     assert native == {"cpu_generations", "local"} and "2 cpu_full" in found["local"]
     assert all("no: not here" in row for name, row in found.items() if name not in native)
@@ -86,6 +86,6 @@ def test_a_solver_that_fails_and_one_that_is_wrong(monkeypatch: pytest.MonkeyPat
         raise SolverError("no licence")
 
     monkeypatch.setattr(doctor, "SELF_TEST_OPTIMUM", 12.0)
-    assert [finding.ok for finding in doctor.solvers()] == [False, False]
+    assert [finding.ok for finding in doctor.solvers()] == [False] * 3
     monkeypatch.setattr("hetsys.systems.solve.solve", broken)
-    assert [(finding.ok, finding.value) for finding in doctor.solvers()] == [(False, "no licence")] * 2
+    assert [(finding.ok, finding.value) for finding in doctor.solvers()] == [(False, "no licence")] * 3

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from hetsys.metrics import fairness
 from hetsys.metrics.fairness import (
     ENVY_CAP,
     bundle_value,
     envy_matrix,
     finish_time_fairness,
     jain_index,
+    merge_tenants,
+    noncontiguous_users_fraction,
     share_fairness,
     sharing_incentives,
     stacked,
@@ -53,10 +56,10 @@ def test_envy_by_hand() -> None:
     record = round_(users=[user("a", (1, 0)), user("b", (0, 1), speeds=(1, 4))])
     (shares,) = stacked([record])
     assert shares.envy()[0] == pytest.approx(np.array([[0.0, 1.0], [0.0, 0.0]]))
-    fairness = share_fairness([record])
-    assert fairness.envy_max == pytest.approx(1.0)
-    assert fairness.envy_mean == pytest.approx(0.5)  # largest envy of a: 1, of b: 0
-    assert fairness.sharing_incentive_min == pytest.approx(1 / 1.5)  # a: 1 against half of each, 0.5 + 0.5 x 2
+    found = share_fairness([record])
+    assert found.envy_max == pytest.approx(1.0)
+    assert found.envy_mean == pytest.approx(0.5)  # largest envy of a: 1, of b: 0
+    assert found.sharing_incentive_min == pytest.approx(1 / 1.5)  # a: 1 against half of each, 0.5 + 0.5 x 2
 
 
 def test_weights_scale_what_is_envied() -> None:
@@ -81,9 +84,9 @@ def test_shares_are_averaged_over_time_before_the_worst_is_taken() -> None:
     first = round_(0, users=[user("a", (1, 0)), user("b", (0, 1), speeds=(1, 4))])
     second = round_(1, users=[user("a", (1, 1)), user("b", (0, 0), speeds=(1, 4))], length_s=300.0)
     assert sharing_incentives([first, second]) == pytest.approx({"a": 5 / 3, "b": 0.4})
-    fairness = share_fairness([first, second])
-    assert fairness.sharing_incentive_min == pytest.approx(0.4)
-    assert fairness.envy_max == pytest.approx((0 * 100 + ENVY_CAP * 300) / 400)  # b towards a; a towards b: 1 for 100 s
+    found = share_fairness([first, second])
+    assert found.sharing_incentive_min == pytest.approx(0.4)
+    assert found.envy_max == pytest.approx((0 * 100 + ENVY_CAP * 300) / 400)  # b towards a; a towards b: 1 for 100 s
 
 
 def test_a_tenant_left_with_nothing_envies_to_the_cap_and_weight_zero_does_not_count() -> None:
@@ -107,10 +110,80 @@ def test_the_users_of_a_tenant_divide_its_weight_and_are_compared_one_by_one() -
     flat, steep = user("a", (1, 0), speeds=(1, 1), weight=0.5), user("a", (0, 1), weight=0.5)
     users = [replace(flat, user="a/flat"), replace(steep, user="a/steep")]
     record = round_(users=[*users, user("b", (1, 1))], progress={"a": 300.0, "b": 200.0}, capacity=(2, 2))
-    names, matrix = envy_matrix([record])
+    names, matrix = envy_matrix([record], "user")
     assert names == ("a/flat", "a/steep", "b")
     assert matrix[:2] == pytest.approx(np.zeros((2, 3))) and matrix[2] == pytest.approx([0.0, 1 / 3, 0.0])
     assert tenant_rates([record]) == {"a": 3.0, "b": 2.0}
+
+
+def test_a_tenant_is_judged_by_all_it_holds_and_the_best_it_can_make_of_it() -> None:
+    """a's users hold 1 slow (speeds 1, 1) and 1 fast (1, 4), one device being all that each can use; b holds (1, 2) of (2, 3).
+
+    Tenant a: (1, 1) at speeds (1, 4) for 2 devices is worth 5; b's bundle, two fast ones of it, 8: envy 8 / 5 - 1. Its slice (1, 1.5) is
+    worth 1.5 x 4 + 0.5 = 6.5. Its users envy nobody, and have 1 of 1 and 4 of 0.75 x 4 + 0.25. To b, a's bundle is worth 3 of its own 5,
+    its slice 4.
+    """
+    flat, steep = user("a", (1, 0), speeds=(1, 1), weight=0.5, demand=1), user("a", (0, 1), speeds=(1, 4), weight=0.5, demand=1)
+    record = round_(users=[replace(flat, user="a/flat"), replace(steep, user="a/steep"), user("b", (1, 2))], capacity=(2, 3))
+    assert merge_tenants(record.users)[0] == user("a", (1, 1), speeds=(1, 4), demand=2)
+    names, matrix = envy_matrix([record])
+    assert names == ("a", "b") and matrix == pytest.approx(np.array([[0.0, 0.6], [0.0, 0.0]]))
+    assert sharing_incentives([record]) == pytest.approx({"a": 10 / 13, "b": 5 / 4})
+    assert sharing_incentives([record], "user") == pytest.approx({"a/flat": 1.0, "a/steep": 4 / 3.25, "b": 5 / 4})
+    assert vars(share_fairness([record])) == pytest.approx(
+        {"envy_max": 0.6, "envy_mean": 0.3, "sharing_incentive_min": 10 / 13, "user_envy_max": 0.0, "user_sharing_incentive_min": 1.0}
+    )
+
+
+def test_with_one_user_a_tenant_both_levels_are_the_same_and_over_time_they_need_not_be() -> None:
+    """a: first a job of one type that envies by 1 for 100 s, then one of another type that has enough for 300 s; together 0.25."""
+    poor, rich = replace(user("a", (1, 0)), user="a/1"), replace(user("a", (0, 1)), user="a/2")
+    first = round_(0, users=[poor, user("b", (0, 1), speeds=(1, 4))])
+    second = round_(1, users=[rich, user("b", (0, 1), speeds=(1, 4))], length_s=300.0)
+    one = share_fairness([first])
+    assert (one.envy_max, one.sharing_incentive_min) == pytest.approx((1.0, 1 / 1.5))
+    assert (one.user_envy_max, one.user_sharing_incentive_min) == (one.envy_max, one.sharing_incentive_min)
+    both = share_fairness([first, second])
+    assert (both.envy_max, both.user_envy_max) == pytest.approx((0.25, 1.0))
+
+
+def test_envy_between_too_many_users_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = [replace(user("a", (1, 0), weight=0.5), user=name) for name in ("a/1", "a/2")]
+    record = round_(users=[*pair, user("b", (0, 2))])
+    monkeypatch.setattr(fairness, "MOST_PAIRS", 9)
+    assert share_fairness([record]).user_envy_max == pytest.approx(1.0)
+    monkeypatch.setattr(fairness, "MOST_PAIRS", 8)
+    many = share_fairness([record])
+    assert many.user_envy_max is None and many.envy_max == pytest.approx(1.0) and many.user_sharing_incentive_min is not None
+
+
+def test_gaps_between_kinds_by_hand() -> None:
+    """Of the two that hold anything, a skips a kind for 100 s; for 300 s nobody does: 0.5 x 100 / 400. A kind that a does not run on, or
+    of which no device is up, is no gap; nor are traces of the solver's tolerance a holding."""
+    speeds = (1.0, 2.0, 4.0)
+    gap, whole = user("a", (1, 0, 1), speeds=speeds), user("a", (0, 1, 1), speeds=speeds)
+    others = [user("b", (0, 1, 0), speeds=speeds), user("c", (0, 0, 0), speeds=speeds)]
+    first = round_(0, users=[gap, *others], capacity=(1, 1, 1))
+    second = round_(1, users=[whole, *others], capacity=(1, 1, 1), length_s=300.0)
+    assert noncontiguous_users_fraction([first, second]) == pytest.approx(0.125)
+    assert noncontiguous_users_fraction([replace(first, capacity=(1, 0, 1))]) == 0.0
+    assert noncontiguous_users_fraction([round_(users=[replace(gap, speeds=(1.0, 0.0, 4.0))], capacity=(1, 1, 1))]) == 0.0
+    assert noncontiguous_users_fraction([round_(users=[replace(gap, devices=(1e-9, 0.0, 1.0))], capacity=(1, 1, 1))]) == 0.0
+    assert noncontiguous_users_fraction([round_(users=others[1:], capacity=(1, 1, 1))]) is None
+
+
+@given(st.data())
+def test_merging_changes_no_total_and_nothing_about_tenants_of_one_user(data: st.DataObject) -> None:
+    users = [
+        replace(user(data.draw(st.sampled_from("abc")), data.draw(st.tuples(share, share)), weight=data.draw(positive)), user=f"u{i}")
+        for i in range(data.draw(st.integers(1, 6)))
+    ]
+    merged = merge_tenants(users)
+    for name in ("weight", "demand"):
+        assert sum(getattr(one, name) for one in merged) == pytest.approx(sum(getattr(one, name) for one in users))
+    assert np.sum([one.devices for one in merged], axis=0) == pytest.approx(np.sum([one.devices for one in users], axis=0))
+    alone = [one for one in users if sum(other.tenant == one.tenant for other in users) == 1]
+    assert all(one in merged for one in alone)
 
 
 def test_envy_matrix_averages_over_the_time_two_tenants_met() -> None:
@@ -148,8 +221,8 @@ def test_equal_bundles_make_no_envy_and_share_exactly(
 ) -> None:
     assume(a + b + c > 0.1)
     users = [user(f"u{i}", (a, b, c), speeds=rows[i]) for i in range(n)]
-    fairness = share_fairness([round_(users=users, capacity=(8, 8, 8))])
-    assert fairness.envy_max == pytest.approx(0.0, abs=1e-9)
+    found = share_fairness([round_(users=users, capacity=(8, 8, 8))])
+    assert found.envy_max == pytest.approx(0.0, abs=1e-9)
     whole = [r.__class__(**{**r.__dict__, "capacity": (n * a, n * b, n * c)}) for r in [round_(users=users, capacity=(8, 8, 8))]]
     assert share_fairness(whole).sharing_incentive_min == pytest.approx(1.0)
 

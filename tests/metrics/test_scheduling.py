@@ -39,6 +39,7 @@ def test_a_run_by_hand() -> None:
     expected = {
         "throughput_normalized": 400 / 200,  # half of 600 is reached in round 1: 250 + 150 in the 200 s since the first arrival
         "throughput_normalized_all": 600 / 280,  # first arrival at 0, last departure at 280
+        "throughput_watched": None,
         "jct_mean_s": (150 + 260) / 2,
         "jct_p50_s": 205.0,
         "jct_p95_s": None,  # two jobs do not make a 95th percentile
@@ -51,6 +52,14 @@ def test_a_run_by_hand() -> None:
         "envy_max": 0.0,
         "envy_mean": 0.0,
         "sharing_incentive_min": 1.0,
+        "user_envy_max": 0.0,
+        "user_sharing_incentive_min": 1.0,
+        "noncontiguous_users_fraction": 0.0,
+        "entitlement_received_min": None,  # nobody was entitled to fifty gangs
+        "wait_max_turns": None,
+        "cross_host_gangs_fraction": None,  # nobody holds more than one device
+        "cross_kind_gangs_fraction": None,
+        "straggler_loss": None,
         "idle_device_fraction": 2 / 6,
         "stranded_device_fraction": 1 / 6,
         "device_hours": 350 / 3600,  # fast: 100 + 50 + 100 s, slow: 100 s
@@ -75,6 +84,16 @@ def test_a_run_by_hand() -> None:
     assert summary.keys() == expected.keys()
     for name, value in expected.items():
         assert summary[name] == (value if value is None else pytest.approx(value)), name
+
+
+def test_watched_tenants_are_reported_apart() -> None:
+    """a made 150 in the two rounds in which it lived, b 450 in three; a tenant that never lived counts for nothing."""
+
+    def watched(*names: str) -> float | int | None:
+        return summarize(RUN, kinds=KINDS, prices_usd_per_hour=PRICES, watched=names)["throughput_watched"]
+
+    assert watched("a") == pytest.approx(0.75) and watched("b", "nobody") == pytest.approx(1.5)
+    assert watched("a", "b") == pytest.approx((0.75 + 1.5) / 2) and watched("nobody") is None
 
 
 def test_jobs_that_did_not_finish_count_with_the_time_they_stayed() -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -19,6 +20,8 @@ from rich.console import Console
 
 from hetsys.config import compose_experiments
 from hetsys.core.errors import EngineError
+from hetsys.core.scheduling.load import load_factor
+from hetsys.core.scheduling.record import RoundRecord
 from hetsys.runner import execute, plan_sweep, replay, run_sweep
 from hetsys.tracking.folder import StoredRun, find_runs
 from tests.tracking.read_wandb import read_wandb
@@ -154,6 +157,19 @@ def test_a_run_whose_every_answer_was_a_fallback_is_not_valid(results_root: Path
     words = [*SMALL, "system=oef_coop", "seed=0", "tracker=files", "system.time_limit_s=1e-9"]
     summary = execute(compose_experiments(words).experiments[0])
     assert summary["solver_fallbacks"] == summary["rounds"] > 0 and summary["valid"] is False
+
+
+@pytest.mark.parametrize("system", ["oef_coop", "oef_noncoop_plus", "gavel", "equal_split"])
+def test_a_policy_plans_anew_only_when_somebody_comes_or_goes(results_root: Path, system: str) -> None:
+    """Nobody learns speeds and nothing fails here: only arrivals and departures change what a policy is asked."""
+    experiment = compose_experiments([*SMALL, f"system={system}", "seed=0", "tracker=files", "workload.duration_scale=0.5"]).experiments[0]
+    summary = execute(experiment)
+    trace = experiment.workload.sample(0, experiment.cluster)
+    assert summary["load_factor"] == load_factor(trace, experiment.cluster)
+    records = StoredRun(experiment.folder).records()
+    live = [{user.user: user.demand for user in record.users} for record in records if isinstance(record, RoundRecord)]
+    changes = 1 + sum(before != after for before, after in pairwise(live))
+    assert 1 < changes <= summary["solves"] <= 2 * len(trace.jobs) < summary["rounds"] / 2
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="needs wandb")

@@ -17,7 +17,9 @@ from hetsys.core.scheduling.view import ClusterView
 from tests.systems.views import devices, job, scheduling_systems, simple, system, view_of, views
 
 SYSTEMS = scheduling_systems()
-UNFAIR = {"max_efficiency", "best_kind_only"}
+WHOLE_GANGS = {"sia", "fifo"}
+UNFAIR = {"max_efficiency", "best_kind_only", *WHOLE_GANGS}
+WITHOUT_WEIGHTS = {"gavel_finish_time"}
 
 
 def check(allocation: Allocation, view: ClusterView) -> None:
@@ -40,6 +42,10 @@ def check(allocation: Allocation, view: ClusterView) -> None:
         assert row.sum() <= sum(gangs[name] for name in claim.jobs) * (1 + 1e-6)
 
 
+def devices_of_claims(allocation: Allocation) -> Any:
+    return np.array([claim.devices for claim in allocation.claims])
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 @given(view=views())
 def test_any_snapshot(name: str, view: ClusterView) -> None:
@@ -52,12 +58,29 @@ def test_any_snapshot(name: str, view: ClusterView) -> None:
     assert policy.allocate(view, pickle.loads(pickle.dumps(memo)))[0] == first
 
 
+@pytest.mark.parametrize("name", sorted(WHOLE_GANGS))
+@given(view=views())
+def test_whole_gangs_or_nothing(name: str, view: ClusterView) -> None:
+    """A job has its whole gang on one kind, or nothing, and no other job fills what is left."""
+    allocation, _ = system(name).allocate(view, None)
+    gangs = {job.name: job.gang for job in view.jobs}
+    assert not allocation.fill
+    for claim in allocation.claims:
+        assert sorted(claim.devices)[-1] in (0.0, float(gangs[claim.jobs[0]])) and sum(share > 0 for share in claim.devices) <= 1
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 @given(before=views(), now=views())
 def test_memory_changes_nothing(name: str, before: ClusterView, now: ClusterView) -> None:
+    """To a millionth of a device. Prices and binding rows may be others where several sets of them prove the same optimum."""
     policy = system(name)
     _, memo = policy.allocate(before, None)
-    assert policy.allocate(now, memo)[0] == policy.allocate(now, None)[0]
+    with_memory, without = policy.allocate(now, memo)[0], policy.allocate(now, None)[0]
+    np.testing.assert_allclose(devices_of_claims(with_memory), devices_of_claims(without), atol=1e-6)
+    assert with_memory.levels == pytest.approx(without.levels, rel=1e-6, abs=1e-9)
+    names = {"claims": (), "levels": {}, "prices": None, "binding": ()}
+    assert replace(with_memory, **names) == replace(without, **names)
+    assert [claim.name for claim in with_memory.claims] == [claim.name for claim in without.claims]
 
 
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - UNFAIR))
@@ -65,6 +88,8 @@ def test_memory_changes_nothing(name: str, before: ClusterView, now: ClusterView
 @pytest.mark.parametrize("speed", [1.0, 7.0])
 def test_equal_speeds_are_an_equal_split(name: str, weights: list[float], speed: float) -> None:
     """The null case: where kinds do not differ, every fair system gives each tenant its entitlement."""
+    if name in WITHOUT_WEIGHTS:
+        weights = [1.0, 1.0, 1.0]
     view = simple([[speed, speed]] * 3, (3, 6), weights, jobs=12)
     allocation, _ = system(name).allocate(view, None)
     shares = devices(allocation, view).sum(axis=1)
@@ -130,6 +155,8 @@ class TestEdges:
         assert devices(allocation, view).sum() == pytest.approx(1.0 if name == "best_kind_only" else 6.0)
 
     def test_equal_tenants_get_equal_bundles(self, name: str) -> None:
+        if name in WHOLE_GANGS:
+            pytest.skip("one of two equal jobs comes first")
         view = simple([[1, 2, 5], [1, 3, 4], [1, 2, 5]], (3, 3, 3))
         shares = devices(system(name).allocate(view, None)[0], view)
         np.testing.assert_allclose(shares[0], shares[2], rtol=1e-9)

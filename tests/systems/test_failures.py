@@ -13,7 +13,7 @@ from hetsys.core.errors import ConfigError, InfeasiblePlan, SolverError
 from hetsys.systems import solve as door
 from tests.systems.views import devices, simple, system
 
-USE_A_SOLVER = ["oef_coop", "oef_noncoop", "gavel", "gavel_user", "gavel_agnostic", "max_efficiency"]
+USE_A_SOLVER = ["oef_coop", "oef_noncoop", "oef_coop_plus", "oef_noncoop_plus", "gavel", "gavel_user", "gavel_agnostic", "max_efficiency"]
 TOY = simple([[1, 2], [1, 3], [1, 4]], (1, 1))
 
 
@@ -30,7 +30,7 @@ def distort(change: Callable[[float], float]) -> Callable[..., Any]:
 
     def solve(*args: Any, **options: Any) -> door.Solution:
         solution = honest(*args, **options)
-        return replace(solution, values={name: change(value) for name, value in solution.values.items()})
+        return replace(solution, values=np.array([change(value) for value in solution.values.tolist()]))
 
     return solve
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -66,14 +67,18 @@ def utilities(name: str, speeds: Sequence[Sequence[float]], capacity: Sequence[i
     return np.asarray((devices(allocation, view) * np.array(speeds)).sum(axis=1))
 
 
-def pareto_gap(speeds: Array, capacity: Array, shares: Array) -> float:
+def pareto_gap(speeds: Array, capacity: Array, shares: Array, demand: Array | None = None) -> float:
     """The most that could be added to the users' throughputs in total while nobody loses; 0: Pareto efficient. Solved by scipy, in
-    terms of the change to `shares` (n, k), so that no change is an answer whatever the rounding."""
+    terms of the change to `shares` (n, k), so that no change is an answer whatever the rounding. `demand` (n,): devices that users can
+    hold."""
     n, k = speeds.shape
     own = np.kron(np.eye(n), np.ones(k)) * speeds.reshape(-1)
     room = np.concatenate([np.zeros(n), np.maximum(capacity - shares.sum(axis=0), 0.0)])
     bounds = [(-share, None) for share in shares.reshape(-1)]
     rows = np.vstack([-own, np.tile(np.eye(k), n)])
+    if demand is not None:
+        rows = np.vstack([rows, np.kron(np.eye(n), np.ones(k))])
+        room = np.concatenate([room, np.maximum(demand - shares.sum(axis=1), 0.0)])
     result = linprog(-speeds.reshape(-1), A_ub=rows, b_ub=room, bounds=bounds, options={"presolve": False})
     assert result.status == 0, result.message
     return float(-result.fun)
@@ -95,7 +100,8 @@ def best_envy_free_total(speeds: Array, capacity: Array, weight: Array) -> float
 
 @st.composite
 def views(draw: st.DrawFn) -> ClusterView:
-    """Any snapshot that may reach a policy: ties, zeros, weights (0 too), gangs, several job types, kinds without devices."""
+    """Any snapshot that may reach a policy: ties, zeros, weights (0 too), gangs, several job types, kinds without devices, jobs with a
+    past."""
     kinds = draw(st.integers(1, 6))
     capacity = draw(st.lists(st.integers(0, 9), min_size=kinds, max_size=kinds))
     speed = st.one_of(st.sampled_from([0.0, 1.0, 2.0, 3.0]), st.floats(0.05, 50))
@@ -106,14 +112,27 @@ def views(draw: st.DrawFn) -> ClusterView:
         for kind in range(draw(st.integers(1, 2))):
             speeds, gang = draw(row), draw(st.sampled_from([1, 1, 2, 4]))
             jobs += [job(f"{name}.{kind}.{q}", name, speeds, gang, f"type{kind}") for q in range(draw(st.integers(1, 4)))]
+        past = draw(st.lists(st.integers(0, 999), min_size=len(jobs), max_size=len(jobs)))
+        jobs = [with_past(job, number) for job, number in zip(jobs, past, strict=True)]
         tenants.append(TenantView(name, draw(st.sampled_from([0.0, 1.0, 1.0, 0.3, 2.5])), tuple(jobs)))
-    return view_of(tenants, capacity)
+    return replace(view_of(tenants, capacity), now_s=10_000.0, restart_s=30.0)
+
+
+def with_past(job: JobView, number: int) -> JobView:
+    """`job` with one of a thousand pasts: when it came, what it holds, how often it moved, how far it is."""
+    supported = [kind for kind, speed in enumerate(job.steps_per_s) if speed > 0]
+    held_kind = [-1, *supported][number % (len(supported) + 1)]
+    arrival_s, restarts, isolated_s = number * 37 % 10_000, number % 7, number * 11 % 5_000
+    steps_left = 1 + number * number
+    return replace(
+        job, arrival_s=float(arrival_s), restarts=restarts, held_kind=held_kind, isolated_s=float(isolated_s), steps_left=steps_left
+    )
 
 
 @st.composite
 def saturated(draw: st.DrawFn, zeros: bool = False) -> tuple[Array, Array, Array]:
     """(speeds, capacity, weights) of users who could use the whole cluster; first supported kind = 1, ties likely."""
-    n, kinds = draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    n, kinds = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     capacity = np.array(draw(st.lists(st.integers(1, 9), min_size=kinds, max_size=kinds)), dtype=float)
     value = st.one_of(st.sampled_from([1.0, 2.0, 4.0]), st.floats(0.3, 12)) | (st.just(0.0) if zeros else st.nothing())
     rows = [draw(st.lists(value, min_size=kinds, max_size=kinds).filter(any)) for _ in range(n)]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hetsys.core.cluster import Cluster
+from hetsys.core.cluster import Cluster, NodeGroup
 from hetsys.core.errors import ConfigError
 from hetsys.core.paths import data_dir
+from hetsys.core.scheduling.admission import admit
+from hetsys.core.scheduling.load import device_s, load_factor
 from hetsys.workloads.philly import (
     QUANTILES,
     STATISTICS,
@@ -85,6 +89,80 @@ def test_unmeasured_gangs_stay_without_speeds(cluster: Cluster) -> None:
     assert all(job.steps_per_s == rows[job.job_type, job.gang].steps_per_s for job in jobs if job.steps_per_s)
 
 
+WHOLE: dict[str, Any] = {"window_s": None, "max_jobs": None, "time_scale": 1.0}
+
+
+def test_without_a_window_every_job_is_in_and_all_clocks_start_together(cluster: Cluster) -> None:
+    trace = PhillyTenants(trace="generated", **WHOLE).sample(0, cluster)
+    made, _ = generate_virtual_clusters(0, read_throughputs())
+    assert len(trace.jobs) == 15_264
+    jobs = {job.name: job for job in trace.jobs}
+    for name, own in made.items():
+        assert [jobs[f"{name}-{i}"].arrival_s for i in range(len(own.arrival_s))] == own.arrival_s.tolist()
+    assert min(job.arrival_s for job in trace.jobs) == 0.0
+
+
+def test_seeds_are_all_the_same_only_where_nothing_is_drawn() -> None:
+    def seeded(**more: Any) -> bool:
+        return PhillyTenants(**{"trace": "file", **WHOLE, **more}).seeded
+
+    assert not seeded()
+    drawn = {"trace": "generated", "window_s": 9.0, "max_jobs": 99, "num_tenants": 14, "failures_per_device_day": 0.1}
+    assert all(seeded(**{name: value}) for name, value in drawn.items())
+
+
+def test_split_runs_unmeasured_gangs_as_the_largest_measured_one_below(cluster: Cluster) -> None:
+    rows = read_throughputs().rows
+    parked = {job.name: job for job in PhillyTenants(trace="generated", max_jobs=2000).sample(0, cluster).jobs}
+    split = {job.name: job for job in PhillyTenants(trace="generated", max_jobs=2000, oversize="split").sample(0, cluster).jobs}
+    assert parked.keys() == split.keys()
+    gangs: Counter[tuple[int, int]] = Counter()
+    for name, job in split.items():
+        asked = parked[name]
+        assert (job.job_type, job.num_steps, job.arrival_s) == (asked.job_type, asked.num_steps, asked.arrival_s)
+        assert job.steps_per_s == rows[job.job_type, job.gang].steps_per_s
+        if asked.steps_per_s:
+            assert job == asked
+        else:
+            measured = [gang for name, gang in rows if name == job.job_type and gang <= asked.gang]
+            assert job.gang == max(measured) < asked.gang
+            gangs[asked.gang, job.gang] += 1
+    assert gangs[4, 1] and gangs[16, 8] and gangs[8, 1]
+
+
+@pytest.mark.parametrize("load", [0.5, 1.3])
+def test_jobs_are_kept_until_the_load_is_reached(cluster: Cluster, load: float) -> None:
+    """24 devices: the few jobs that a load of 0.5 leaves are all of 15 tenants, and one of them may be longer than the week."""
+    counts = list(cluster.num_devices_by_kind.values())
+    workload = PhillyTenants(trace="generated", max_jobs=None, oversize="split", load=load)
+    for seed in range(5):
+        trace, everything = workload.sample(seed, cluster), replace(workload, load=None).sample(seed, cluster)
+        kept, every = ({job.name: job for job in jobs} for jobs in (trace.jobs, everything.jobs))
+        assert kept.items() <= every.items() and {job.tenant for job in trace.jobs} == {job.tenant for job in everything.jobs}
+        needed = [device_s(item, counts) for item in admit(trace, cluster)[0]]
+        reached = sum(needed) / (60_480.0 * sum(counts))
+        one_more = max(device_s(item, counts) for item in admit(everything, cluster)[0]) / (60_480.0 * sum(counts))
+        assert abs(reached - load) <= one_more / 2 or len(kept) == 15
+    plenty = replace(workload, load=1e6).sample(0, cluster)
+    assert plenty.jobs == replace(workload, load=None).sample(0, cluster).jobs
+
+
+def test_the_published_trace_as_a_whole_has_its_known_totals(hetsys_data: Path, cluster: Cluster) -> None:
+    """What `oef_philly` runs: jobs, tenants, those that are parked where gangs are not split, and the load on 160 devices of each kind."""
+    cluster = Cluster([NodeGroup(kind, 8, count=20) for kind in cluster.kinds], cluster.sheets)
+    split = PhillyTenants(trace="file", oversize="split", **WHOLE).sample(0, cluster)
+    assert (len(split.jobs), len(split.tenants)) == (15_264, 15) and not admit(split, cluster)[1]
+    assert split.jobs[-1].arrival_s == 10_817_570.0
+    assert load_factor(split, cluster) == pytest.approx(0.8328, abs=1e-4)
+    assert Counter(job.gang for job in split.jobs) == {1: 11_761, 2: 336, 4: 1497, 8: 1670}
+    parking = PhillyTenants(trace="file", **WHOLE).sample(0, cluster)
+    parked = admit(parking, cluster)[1]
+    gangs = Counter(job.gang for job in parking.jobs if not job.steps_per_s)
+    assert len(parked) == gangs.total() == 1548
+    assert gangs == {2: 127, 4: 549, 7: 2, 8: 511, 12: 6, 16: 255, 20: 1, 24: 5, 32: 91, 64: 1}
+    assert load_factor(parking, cluster) == pytest.approx(0.7942, abs=1e-4)
+
+
 def test_generated_tenants_have_the_fitted_statistics() -> None:
     made, _ = generate_virtual_clusters(0, read_throughputs())
     rows, _ = read_csv(Path(__file__).parents[2] / "conf" / STATISTICS, "statistics", ["tenant"])
@@ -147,7 +225,7 @@ def test_published_windows_differ_by_seed_and_hold_published_jobs(cluster: Clust
     for job in trace.jobs:
         own, i = clusters[job.tenant], int(job.name.rpartition("-")[2])
         assert (job.job_type, job.gang, job.num_steps) == (own.job_types[i], own.gang[i], own.num_steps[i])
-        assert 0 <= job.arrival_s < workload.window_s
+        assert 0 <= job.arrival_s < 604_800.0
 
 
 def test_auto_takes_the_file_only_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +300,9 @@ def test_a_torn_archive_and_a_missing_file_are_refused(tmp_path: Path, monkeypat
         ({"num_tenants": 0}, "workload.num_tenants=0"),
         ({"window_s": 0.0}, "workload.window_s"),
         ({"time_scale": -1.0}, "workload.time_scale"),
+        ({"oversize": "cut"}, "workload.oversize='cut'"),
+        ({"load": 0.0}, "workload.load"),
+        ({"load": 1.0, "window_s": None}, "workload.load=1.0: needs a window to fill"),
         ({"max_jobs": 5}, "workload.max_jobs=5: must be at least one job a tenant, 15"),
     ],
 )

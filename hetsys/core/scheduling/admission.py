@@ -21,7 +21,8 @@ class AdmittedJob:
 
     `speeds[j]`: steps/s of the gang on kind j where it is placed as well as that kind's hosts allow, 0 where it cannot run;
     `spread_speeds[j]`: steps/s when the gang spans hosts. `unit_steps_per_s`: the speed of one device of the slowest kind it supports.
-    `told[j]`: what the scheduler is told of `speeds[j]`, 0 where that is 0. `must_span[j]`: no host of kind j holds the whole gang.
+    `told[j]`: what the scheduler is told of `speeds[j]`, 0 where that is 0. `told_spread[j]`: the same
+    of `spread_speeds[j]`. `must_span[j]`: no host of kind j holds the whole gang.
     """
 
     job: Job
@@ -30,6 +31,7 @@ class AdmittedJob:
     unit_steps_per_s: float
     told: tuple[float, ...]
     must_span: tuple[bool, ...]
+    told_spread: tuple[float, ...] = ()
 
 
 def admit(trace: JobTrace, cluster: Cluster) -> tuple[tuple[AdmittedJob, ...], tuple[ParkedRecord, ...]]:
@@ -117,4 +119,5 @@ def _with_speeds(job: Job, cluster: Cluster) -> AdmittedJob:
         else:
             told.append(job.known_steps_per_s.get(kind, 0.0) * (speeds[-1] / plain) if plain else 0.0)
     unit = next((speed for speed in speeds if speed > 0), 0.0) / job.gang
-    return AdmittedJob(job, tuple(speeds), tuple(spread), unit, tuple(told), must_span)
+    told_spread = tuple(known * apart / speed if speed else 0.0 for known, apart, speed in zip(told, spread, speeds, strict=True))
+    return AdmittedJob(job, tuple(speeds), tuple(spread), unit, tuple(told), must_span, told_spread)

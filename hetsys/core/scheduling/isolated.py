@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hetsys.core.scheduling.admission import AdmittedJob
-from hetsys.core.scheduling.view import ClusterView
+from hetsys.core.scheduling.view import JobView
 
 _EPS_STEPS = 1e-6
 
@@ -21,49 +24,34 @@ def isolated_jcts(
     shared cluster, a job starts at the first round after its arrival and takes `restart_s` to do so (our choice: otherwise jobs shorter
     than a round look unfairly treated under every scheduler). None for a job that makes no progress there.
     """
-    starts_s = {item.job.name: ceil(item.job.arrival_s / round_s) * round_s + restart_s for item in jobs}
-    waiting = sorted(jobs, key=lambda item: starts_s[item.job.name], reverse=True)
-    live: dict[str, tuple[AdmittedJob, float]] = {}
-    jcts: dict[str, float | None] = {item.job.name: None for item in jobs}
+    starts_s = np.array([ceil(item.job.arrival_s / round_s) * round_s + restart_s for item in jobs])
+    arrivals_s = np.array([item.job.arrival_s for item in jobs])
+    steps = np.array([float(item.job.num_steps) for item in jobs])
+    gangs = np.array([float(item.job.gang) for item in jobs])
+    worth = np.array([sum(count * speed for count, speed in zip(devices, item.speeds, strict=True)) for item in jobs])
+    left, jcts_s = steps.copy(), np.full(len(jobs), np.nan)
+    waiting = [int(i) for i in np.argsort(-starts_s, kind="stable") if worth[i] > 0]
+    live: NDArray[np.intp] = np.empty(0, np.intp)
     now = 0.0
-    while waiting or live:
-        if not live:
-            now = max(now, starts_s[waiting[-1].job.name])
-        while waiting and starts_s[waiting[-1].job.name] <= now:
-            item = waiting.pop()
-            if _rate(item, devices, 1) > 0:
-                live[item.job.name] = (item, float(item.job.num_steps))
-        if not live:
-            continue
-        rates = {name: _rate(item, devices, len(live)) for name, (item, _) in live.items()}
-        ends = {name: now + left / rates[name] for name, (_, left) in live.items()}
-        until = min(ends.values())
+    while waiting or live.size:
+        if not live.size:
+            now = max(now, float(starts_s[waiting[-1]]))
+        while waiting and starts_s[waiting[-1]] <= now:
+            live = np.append(live, waiting.pop())
+        rates = worth[live] / np.maximum(live.size * gangs[live], sum(devices))
+        ends_s = now + left[live] / rates
+        until = float(ends_s.min())
         if waiting:
-            until = min(until, starts_s[waiting[-1].job.name])
-        for name, (item, left) in list(live.items()):
-            left -= rates[name] * (until - now)
-            if ends[name] <= until or left <= _EPS_STEPS * item.job.num_steps:
-                del live[name]
-                jcts[name] = until - item.job.arrival_s
-            else:
-                live[name] = (item, left)
-        now = until
-    return jcts
+            until = min(until, float(starts_s[waiting[-1]]))
+        left[live] -= rates * (until - now)
+        done = (ends_s <= until) | (left[live] <= _EPS_STEPS * steps[live])
+        jcts_s[live[done]] = until - arrivals_s[live[done]]
+        live, now = live[~done], until
+    return {item.job.name: None if np.isnan(jct) else float(jct) for item, jct in zip(jobs, jcts_s, strict=True)}
 
 
-def isolated_rates(view: ClusterView) -> dict[str, float]:
-    """Steps/s of each live job on an equal part of the cluster, `x_ij = m_j / (n gang_i)` scaled down where the fractions sum to more than 1
-    (Gavel's isolated allocation, at the level of jobs)."""
-    num_jobs = len(view.jobs)
-    rates = {}
-    for job in view.jobs:
-        shares = [up / (num_jobs * job.gang) for up in view.capacity]
-        speed = sum(share * steps for share, steps in zip(shares, job.steps_per_s, strict=True))
-        rates[job.name] = speed / max(1.0, sum(shares))
-    return rates
-
-
-def _rate(item: AdmittedJob, devices: Sequence[float], num_live: int) -> float:
-    shares = [count / (num_live * item.job.gang) for count in devices]
-    scale = max(1.0, sum(shares))
-    return sum(share * speed for share, speed in zip(shares, item.speeds, strict=True)) / scale
+def isolated_rate(job: JobView, capacity: Sequence[int], num_jobs: int) -> float:
+    """Steps/s of a live job on an equal part of the cluster, `x_j = m_j / (n gang)` scaled down where the fractions sum to more than 1
+    (Gavel's isolated allocation, at the level of jobs); `num_jobs` are live."""
+    worth = sum(count * steps for count, steps in zip(capacity, job.steps_per_s, strict=True))
+    return worth / max(num_jobs * job.gang, sum(capacity))

@@ -48,8 +48,8 @@ class Allocation:
     multiplier of each claim, where the method has one; `binding`: the rows that held the answer back.
 
     `rounding` says how fractions become whole gangs (see `core.scheduling.rounding`): "credit" (whole-gang credits) or "deviation" (each
-    user's deviation from its share is carried, in devices). `cross_kind`: whether a waiting gang that fits no single kind may run on devices
-    of several, at the pace of the slowest.
+    user's deviation from its share is carried, in devices). `cross_kind`: whether a waiting gang that fits no single kind may run on
+    devices of several, at the pace of the slowest.
     """
 
     claims: tuple[Claim, ...]

@@ -1,20 +1,21 @@
 """What a scheduling run leaves behind: one record a round, one a job. Metrics and figures read nothing else.
 
 In `records.jsonl` each line is `{"record": "round" | "job" | "parked", ...fields}`. To stay small, a round leaves out the fields of
-`SAME_AS_BEFORE` that equal the round before, a grant what equals its default, its round's length or, where a job goes on without a
-restart, its last grant, and a job its `crashes` and `reason` where it has none; `decode` puts all of it back.
+`SAME_AS_BEFORE` that equal the round before; a user that was written before goes by its number, in order of first appearance, and leaves
+out what it had then; `levels` of exactly the users are a list; a grant leaves out what equals its default, its round's length or the
+place of its job's grant before; a job its `crashes` and `reason` where it has none. `decode` puts all of it back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from hetsys.core.scheduling.plan import Binding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Grant:
     """One lease of a round, with what it achieved. `crashed`: it failed because a process of the job itself died. `mix`: see `Lease`."""
 
@@ -32,7 +33,7 @@ class Grant:
     mix: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class UserShare:
     """What the allocation of a round gave one user (a tenant's jobs of one type and gang, see `users_of`), in devices a kind, fractional.
 
@@ -113,7 +114,9 @@ NAMES = {RoundRecord: "round", JobRecord: "job", ParkedRecord: "parked"}
 SchedulingRecord = RoundRecord | JobRecord | ParkedRecord
 _DEFAULTS = {"lost_steps": 0, "restarted": False, "failed": False, "spans_nodes": False, "crashed": False, "mix": ()}
 _ONLY_WHERE_SET = ("crashes", "reason")
-
+_PLACE = ("tenant", "kind", "devices", "spans_nodes", "mix")
+_OF_GRANT = tuple(one.name for one in fields(Grant))
+_OF_USER = tuple(one.name for one in fields(UserShare) if one.name != "user")
 
 SAME_AS_BEFORE = ("length_s", "capacity", "users", "idle", "stranded", "waiting_jobs", "status", "note", "prices", "levels", "binding")
 
@@ -121,7 +124,8 @@ SAME_AS_BEFORE = ("length_s", "capacity", "users", "idle", "stranded", "waiting_
 def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
     """The JSON object of each record, in order, its type under the key "record"."""
     before: dict[str, Any] = {}
-    last: dict[str, dict[str, Any]] = {}
+    last: dict[str, Grant] = {}
+    users = _Users()
     for record in records:
         row = {"record": NAMES[type(record)], **vars(record)}
         if isinstance(record, RoundRecord):
@@ -130,7 +134,12 @@ def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
             row = {key: value for key, value in row.items() if key not in same}
             row["grants"] = [_grant_row(grant, record.length_s, last) for grant in record.grants]
             if "users" in row:
-                row["users"] = [asdict(user) for user in record.users]
+                row["users"] = [users.row(user) for user in record.users]
+            if "levels" in row and [*record.levels] == [user.user for user in record.users]:
+                row["levels"] = [*record.levels.values()]
+            if "binding" in row:
+                number = users.number
+                row["binding"] = [(number.get(b.claim, b.claim), number.get(b.envied, b.envied), b.dual) for b in record.binding]
         elif isinstance(record, JobRecord):
             row = {key: value for key, value in row.items() if value or key not in _ONLY_WHERE_SET}
         yield row
@@ -139,16 +148,19 @@ def encode(records: Iterable[SchedulingRecord]) -> Iterator[dict[str, Any]]:
 def decode(rows: Iterable[dict[str, Any]]) -> list[SchedulingRecord]:
     """The inverse of `encode`, for rows read back from `records.jsonl`."""
     before: dict[str, Any] = {}
-    last: dict[str, dict[str, Any]] = {}
+    last: dict[str, Grant] = {}
+    users = _Users()
     records: list[SchedulingRecord] = []
     for row in rows:
         values = _tuples({key: value for key, value in row.items() if key != "record"})
         if row["record"] == "round":
             if "users" in values:
-                values["users"] = tuple(UserShare(**_tuples(user)) for user in values["users"])
+                values["users"] = tuple(users.read(user) for user in values["users"])
             if "binding" in values:
-                values["binding"] = tuple(Binding(*row) for row in values["binding"])
+                values["binding"] = tuple(Binding(users.name(a), users.name(b), dual) for a, b, dual in values["binding"])
             values = before | values
+            if isinstance(values.get("levels"), tuple):
+                values["levels"] = dict(zip((user.user for user in values["users"]), values["levels"], strict=True))
             before = {key: values[key] for key in SAME_AS_BEFORE if key in values}
             values["grants"] = tuple(_grant(grant, values["length_s"], last) for grant in values["grants"])
             records.append(RoundRecord(**values))
@@ -157,21 +169,55 @@ def decode(rows: Iterable[dict[str, Any]]) -> list[SchedulingRecord]:
     return records
 
 
-def _grant_row(grant: Grant, length_s: float, last: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What must be written of `grant`; `last` holds, by job, what a grant that goes on takes over from the one before."""
-    place: dict[str, Any] = {"tenant": grant.tenant, "kind": grant.kind, "devices": grant.devices, "spans_nodes": grant.spans_nodes}
+class _Users:
+    """The users that were written or read so far: `number` in order of first appearance, `known` by number, each as it was last."""
+
+    def __init__(self) -> None:
+        self.number: dict[str, int] = {}
+        self.known: list[UserShare] = []
+
+    def row(self, user: UserShare) -> dict[str, Any]:
+        """What must be written of `user`."""
+        number = self.number.setdefault(user.user, len(self.known))
+        if number == len(self.known):
+            self.known.append(user)
+            return {"user": user.user, **{key: getattr(user, key) for key in _OF_USER}}
+        before, self.known[number] = self.known[number], user
+        return {"user": number, **{key: value for key in _OF_USER if (value := getattr(user, key)) != getattr(before, key)}}
+
+    def read(self, row: dict[str, Any]) -> UserShare:
+        """The inverse of `row`."""
+        values = _tuples(row)
+        if isinstance(row["user"], int):
+            before = self.known[row["user"]]
+            values = {key: getattr(before, key) for key in _OF_USER} | values | {"user": before.user}
+        user = UserShare(**values)
+        number = self.number.setdefault(user.user, len(self.known))
+        self.known[number : number + 1] = [user]
+        return user
+
+    def name(self, known: str | int) -> str:
+        return self.known[known].user if isinstance(known, int) else known
+
+
+def _grant_row(grant: Grant, length_s: float, last: dict[str, Grant]) -> dict[str, Any]:
+    """What must be written of `grant`; `last` holds, by job, the grant before, which says where it sits as long as that does not change."""
+    before = last.get(grant.job)
+    last[grant.job] = grant
     known: dict[str, Any] = {**_DEFAULTS, "held_s": length_s}
-    if not grant.restarted and last.get(grant.job) == place:
-        known |= place
-    last[grant.job] = place
-    return {key: value for key, value in vars(grant).items() if key not in known or value != known[key]}
+    if before is not None and before.tenant == grant.tenant:
+        known |= {key: getattr(before, key) for key in _PLACE}
+    row = ((key, getattr(grant, key)) for key in _OF_GRANT)
+    return {key: value for key, value in row if key not in known or value != known[key]}
 
 
-def _grant(row: dict[str, Any], length_s: float, last: dict[str, dict[str, Any]]) -> Grant:
-    before = last.get(row["job"], {}) if "devices" not in row else {}
-    values = {**_DEFAULTS, "held_s": length_s, **before, **_tuples(row)}
-    last[row["job"]] = {key: values[key] for key in ("tenant", "kind", "devices", "spans_nodes")}
-    return Grant(**values)
+def _grant(row: dict[str, Any], length_s: float, last: dict[str, Grant]) -> Grant:
+    before = None if "tenant" in row else last.get(row["job"])
+    known = {**_DEFAULTS, "held_s": length_s}
+    if before is not None:
+        known |= {key: getattr(before, key) for key in _PLACE}
+    last[row["job"]] = grant = Grant(**{**known, **_tuples(row)})
+    return grant
 
 
 def _tuples(row: dict[str, Any]) -> dict[str, Any]:

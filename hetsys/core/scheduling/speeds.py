@@ -17,11 +17,12 @@ class SpeedBook:
     """Believed speeds by (job type, gang, kind, whether the gang spans hosts): jobs that agree in these are taken to be equally fast.
 
     The first measurement replaces what the scheduler was told, each later one moves it by `NEW_WEIGHT` of the difference. Only steps that
-    were made count, so a lease that was lost while it started changes nothing. `version` counts the changes.
+    were made count, so a lease that was lost while it started changes nothing. `version` counts the changes of what is believed,
+    `changes` those of what was measured.
     """
 
     def __init__(self, kinds: Sequence[str], learns: bool) -> None:
-        self.version = 0
+        self.version = self.changes = 0
         self._kinds, self._learns = tuple(kinds), learns
         self._measured: dict[_Key, float] = {}
 
@@ -42,8 +43,11 @@ class SpeedBook:
         steps = outcome.lost_steps if outcome.failed else outcome.steps
         if lease.mix or not (steps and outcome.stepping_ns):
             return
-        steps_per_s = steps * 1e9 / outcome.stepping_ns
+        steps_per_s = 1e9 / (outcome.stepping_ns / steps)  # equal steps give equal speeds, to the last digit
         key = (item.job.job_type, item.job.gang, lease.kind, lease.spans_nodes)
         before = self._measured.get(key)
-        self._measured[key] = steps_per_s if before is None else before + NEW_WEIGHT * (steps_per_s - before)
-        self.version += self._learns and self._measured[key] != before
+        after = steps_per_s if before is None else before + NEW_WEIGHT * (steps_per_s - before)
+        if after != before:
+            self._measured[key] = after
+            self.changes += 1
+            self.version += self._learns

@@ -19,6 +19,7 @@ from hetsys.core.errors import ConfigError
 from hetsys.core.scheduling.view import ClusterView, JobView
 
 Array = NDArray[np.float64]
+_KEPT = "_users"
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,23 @@ def _normalised(steps_per_s: tuple[float, ...]) -> Array:
 
 
 def users_of(view: ClusterView) -> Users:
-    """The virtual users of a snapshot; tenants of weight 0 have none."""
+    """The virtual users of a snapshot; tenants of weight 0 have none. The view keeps them, as policy and engine both ask."""
+    kept: Users | None = view.__dict__.get(_KEPT)
+    if kept is None:
+        kept = view.__dict__[_KEPT] = _group(view)
+    return kept
+
+
+def _group(view: ClusterView) -> Users:
     groups: dict[tuple[str, str, int, tuple[float, ...]], list[JobView]] = {}
     weight: dict[str, float] = {}
+    num_jobs: dict[str, int] = {}
     for tenant in view.tenants:
         if tenant.weight > 0:
-            weight[tenant.name] = tenant.weight
+            weight[tenant.name], num_jobs[tenant.name] = tenant.weight, len(tenant.jobs)
             for job in tenant.jobs:
                 groups.setdefault((tenant.name, job.job_type, job.gang, job.steps_per_s), []).append(job)
     rows = list(groups.values())
-    num_jobs = dict.fromkeys(weight, 0)
-    for key, jobs in groups.items():
-        num_jobs[key[0]] += len(jobs)
     return Users(
         names=_unique(f"{key[0]}/{key[1]}/{key[2]}" for key in groups),
         tenants=tuple(key[0] for key in groups),

@@ -15,6 +15,7 @@ class JobView:
     the gang's speed as its leases on kind j showed it, 0 where there was none (empty: nothing measured at all); `steps_per_s` is what the
     scheduler was told, or the same where the workload says that speeds are learnt. `isolated_s`: how long the steps made so far would have
     taken on an equal part of the cluster, with as many jobs live as there were (Gavel's cumulative isolated time).
+    `spread_steps_per_s[j]`: the speed on kind j where the gang spans hosts, as the scheduler was told (empty: as `steps_per_s`).
     """
 
     name: str
@@ -29,6 +30,7 @@ class JobView:
     held_kind: int = -1
     measured_steps_per_s: tuple[float, ...] = ()
     isolated_s: float = 0.0
+    spread_steps_per_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

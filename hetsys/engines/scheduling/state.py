@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from hetsys.core.cluster import Cluster, Device
 from hetsys.core.scheduling.admission import AdmittedJob, admit
-from hetsys.core.scheduling.isolated import isolated_jcts, isolated_rates
+from hetsys.core.scheduling.isolated import isolated_jcts, isolated_rate
 from hetsys.core.scheduling.place import place
 from hetsys.core.scheduling.plan import Allocation, Lease, LeaseOutcome, RoundOutcome, RoundPlan
 from hetsys.core.scheduling.record import Grant, JobRecord, ParkedRecord, RoundRecord, SchedulingRecord, UserShare
-from hetsys.core.scheduling.rounding import Credits, round_gangs
+from hetsys.core.scheduling.rounding import round_gangs
 from hetsys.core.scheduling.speeds import SpeedBook
 from hetsys.core.scheduling.trace import JobTrace
+from hetsys.core.scheduling.turns import Carried
 from hetsys.core.scheduling.users import users_of
 from hetsys.core.scheduling.view import ClusterView, JobView, TenantView
 
 NS = 1_000_000_000
+
+_PLACES = 9
+"""Records hold shares to a billionth of a device and levels to so many digits (our choice: records of long runs stay small)."""
 
 
 def to_ns(seconds: float) -> int:
@@ -26,11 +32,15 @@ def to_ns(seconds: float) -> int:
 
 @dataclass
 class LiveJob:
-    """What the scheduler remembers of a job between rounds."""
+    """What the scheduler remembers of a job between rounds. `held_kind`: of `held`, -1 where it holds nothing; `lease`: the last one;
+    `seen`: what policies are shown of it, None where that has changed."""
 
     admitted: AdmittedJob
     steps_left: int
     held: tuple[Device, ...] = ()
+    held_kind: int = -1
+    lease: Lease | None = None
+    seen: JobView | None = None
     start_ns: int | None = None
     rounds_held: int = 0
     lost_steps: int = 0
@@ -54,11 +64,13 @@ class SchedulingState:
         self.index = 0
         self.down: frozenset[str] = frozenset()
         self.speeds = SpeedBook(cluster.kinds, trace.learns)
-        self._credits: Credits = {}
+        self._carried = Carried()
         self._placed: dict[str, tuple[Device, ...]] = {}
         self._kind_index = {kind: index for index, kind in enumerate(cluster.kinds)}
         self._isolated = self._isolated_jcts(admitted)
         self._shares: tuple[object, tuple[UserShare, ...]] | None = None
+        self._rounded: tuple[Allocation, Mapping[str, float]] | None = None
+        self._shown: object = None
 
     @property
     def pending(self) -> bool:
@@ -68,7 +80,8 @@ class SchedulingState:
     def open_round(self, down: frozenset[str]) -> list[SchedulingRecord]:
         """Let go who leaves, admit who has arrived, note what is up. Returns the records of those who are gone."""
         self.down = down
-        gone = [job for job in self.live.values() if self._has_left(job.admitted.job.tenant)]
+        leaving = {name for name in self.tenants if self._has_left(name)}
+        gone = [job for job in self.live.values() if job.admitted.job.tenant in leaving]
         records: list[SchedulingRecord] = [self._leave(job, "withdrawn", None) for job in gone]
         while self.coming and to_ns(self.coming[-1].job.arrival_s) <= self.now_ns:
             item = self.coming.pop()
@@ -87,17 +100,14 @@ class SchedulingState:
     def view(self) -> ClusterView:
         """The snapshot that a policy decides on. Kinds with fewer devices up than a gang needs count as unsupported for now."""
         capacity = self._capacity()
+        shown = (self.down, self.speeds.changes)
+        changed, self._shown = shown != self._shown, shown
         by_tenant: dict[str, list[JobView]] = {}
         for job in self.live.values():
-            spec = job.admitted.job
-            speeds = self.speeds.of(job.admitted)
-            if self.down:
-                speeds = tuple(speed if spec.gang <= up else 0.0 for speed, up in zip(speeds, capacity, strict=True))
-            if not self.down or any(speeds):
-                known = (spec.name, spec.tenant, spec.job_type, spec.gang, speeds, job.steps_left, spec.arrival_s, job.rounds_held)
-                held_kind = self._kind_index[job.held[0].kind] if job.held else -1
-                measured = self.speeds.measured(job.admitted)
-                by_tenant.setdefault(spec.tenant, []).append(JobView(*known, job.restarts, held_kind, measured, job.isolated_s))
+            if changed or job.seen is None:
+                job.seen = self._job_view(job, capacity)
+            if not self.down or any(job.seen.steps_per_s):
+                by_tenant.setdefault(job.seen.tenant, []).append(job.seen)
         tenants = tuple(
             TenantView(name, tenant.weight, tuple(by_tenant[name])) for name, tenant in self.tenants.items() if name in by_tenant
         )
@@ -108,10 +118,11 @@ class SchedulingState:
         self.now_ns += to_ns(seconds)
 
     def plan(self, allocation: Allocation, view: ClusterView) -> RoundPlan:
-        """Whole gangs on devices: gang credits, then the one placer."""
-        held = {name: self._kind_index[job.held[0].kind] for name, job in self.live.items() if job.held}
+        """Whole gangs on devices: as `allocation.rounding` says, then the one placer."""
+        held = {name: job.held_kind for name, job in self.live.items() if job.held}
         sticky = self.trace.restart_s / self.trace.round_s
-        grants, self._credits = round_gangs(allocation, view, self._credits, held, sticky)
+        mixes = {name: job.lease.mix for name, job in self.live.items() if job.held and job.lease and job.lease.mix}
+        grants, self._carried = round_gangs(allocation, view, self._carried, held, sticky, mixes)
         up = [device for device in self.cluster.devices if device.name not in self.down]
         self._placed = place(grants, up, self.cluster.kinds, {name: job.held for name, job in self.live.items()})
         leases = tuple(self._lease(name, devices) for name, devices in self._placed.items())
@@ -123,47 +134,32 @@ class SchedulingState:
         """Take in what a round achieved; yields its record, then one for each job that finished in it or has crashed too often."""
         leases = {lease.job: lease for lease in plan.leases}
         for name, job in self.live.items():
-            if name not in leases and job.held:
+            if job.held and name not in leases:
                 job.preemptions += 1
-                job.held = ()
+                job.held, job.held_kind, job.seen = (), -1, None
         waiting = len(self.live) - len(leases)
         grants, progress = [], dict.fromkeys((tenant.name for tenant in view.tenants), 0.0)
         finished: list[tuple[LiveJob, int]] = []
         parked: list[tuple[LiveJob, str]] = []
         users = self._user_shares(allocation, view)
-        isolated = isolated_rates(view)
         for result in outcome.leases:
             lease, job = leases[result.job], self.live[result.job]
-            tenant = job.admitted.job.tenant
-            job.start_ns = plan.start_ns if job.start_ns is None else job.start_ns
-            job.steps_left -= result.steps
-            if result.steps and (rate := isolated[result.job]):
+            if result.steps and job.seen and (rate := isolated_rate(job.seen, view.capacity, len(view.jobs))):
                 job.isolated_s += result.steps / rate
-            job.lost_steps += result.lost_steps
-            job.restarts += not lease.extended and job.rounds_held > 0
-            job.rounds_held += 1
-            job.held = () if result.failed else self._placed[lease.job]
-            progress[tenant] += result.steps / job.admitted.unit_steps_per_s
-            self.speeds.observe(job.admitted, lease, result)
+            progress[job.admitted.job.tenant] += result.steps / job.admitted.unit_steps_per_s
+            self._take_in(job, lease, result, plan.start_ns)
             if self._gives_up(job, result):
                 parked.append((job, f"crashed {job.crashes_in_row} times in a row without progress; the last time: {result.reason}"))
-            grants.append(
-                Grant(
-                    lease.job, tenant, lease.kind, lease.devices, result.steps, result.held_ns / NS,
-                    result.lost_steps, not lease.extended, result.failed, lease.spans_nodes, result.crashed,
-                )
-            )  # fmt: skip
+            grants.append(_grant(job.admitted.job.tenant, lease, result))
             if result.finish_ns is not None:
                 finished.append((job, result.finish_ns))
-        idle = list(view.capacity)
-        for lease in plan.leases:
-            idle[self._kind_index[lease.kind]] -= len(lease.devices)
+        idle = self._idle(view.capacity, plan.leases)
         length_s = (outcome.end_ns - plan.start_ns) / NS
         yield RoundRecord(
             index=plan.index, start_s=plan.start_ns / NS, length_s=length_s, capacity=view.capacity,
-            users=users, grants=tuple(grants), progress=progress, idle=tuple(idle),
-            stranded=tuple(idle) if waiting else (0,) * len(idle), waiting_jobs=waiting, status=allocation.status,
-            note=allocation.note, policy_s=policy_s, prices=allocation.prices, levels=allocation.levels, binding=allocation.binding,
+            users=users, grants=tuple(grants), progress=progress, idle=idle, stranded=idle if waiting else (0,) * len(idle),
+            waiting_jobs=waiting, status=allocation.status, note=allocation.note, policy_s=policy_s, prices=allocation.prices,
+            levels=self._levels(allocation), binding=allocation.binding,
         )  # fmt: skip
         for job, finish_ns in finished:
             yield self._leave(job, "finished", finish_ns)
@@ -197,13 +193,47 @@ class SchedulingState:
         leaves_s = self.tenants[tenant].leaves_s
         return leaves_s is not None and to_ns(leaves_s) <= self.now_ns
 
+    def _job_view(self, job: LiveJob, capacity: tuple[int, ...]) -> JobView:
+        spec = job.admitted.job
+        speeds = self.speeds.of(job.admitted)
+        if self.down:
+            speeds = tuple(speed if spec.gang <= up else 0.0 for speed, up in zip(speeds, capacity, strict=True))
+        known = (spec.name, spec.tenant, spec.job_type, spec.gang, speeds, job.steps_left, spec.arrival_s, job.rounds_held)
+        return JobView(*known, job.restarts, job.held_kind, self.speeds.measured(job.admitted), job.isolated_s, job.admitted.told_spread)
+
     def _lease(self, name: str, devices: tuple[Device, ...]) -> Lease:
+        """The order to hold `devices`: where they are of several kinds, at the pace of the slowest of them."""
         job = self.live[name]
-        index = self._kind_index[devices[0].kind]
+        if job.lease and (devices is job.held or set(devices) == set(job.held)):
+            names = job.lease.devices if devices == job.held else tuple(device.name for device in devices)
+            return replace(job.lease, devices=names, extended=True)
         spans = len({device.node for device in devices}) > 1
-        speed = (job.admitted.spread_speeds if spans else job.admitted.speeds)[index]
-        extended = len(job.held) == len(devices) and set(job.held) == set(devices)
-        return Lease(name, devices[0].kind, tuple(device.name for device in devices), speed, extended, spans)
+        speeds = job.admitted.spread_speeds if spans else job.admitted.speeds
+        counts = Counter(self._kind_index[device.kind] for device in devices)
+        slowest = min(counts, key=lambda kind: (speeds[kind], kind))
+        mix = tuple(counts[kind] for kind in range(len(speeds))) if len(counts) > 1 else ()
+        names = tuple(device.name for device in devices)
+        return Lease(name, self.cluster.kinds[slowest], names, speeds[slowest], False, spans, mix)
+
+    def _take_in(self, job: LiveJob, lease: Lease, result: LeaseOutcome, start_ns: int) -> None:
+        """What a lease did to its job."""
+        job.start_ns = start_ns if job.start_ns is None else job.start_ns
+        job.steps_left -= result.steps
+        job.lost_steps += result.lost_steps
+        job.restarts += not lease.extended and job.rounds_held > 0
+        job.rounds_held += 1
+        job.held = () if result.failed else self._placed[lease.job]
+        job.held_kind = -1 if result.failed else self._kind_index[lease.kind]
+        job.lease, job.seen = lease, None
+        self.speeds.observe(job.admitted, lease, result)
+
+    def _idle(self, capacity: Sequence[int], leases: Sequence[Lease]) -> tuple[int, ...]:
+        """(k,): the devices that are up and under no lease."""
+        idle = list(capacity)
+        for lease in leases:
+            for kind, count in enumerate(lease.mix) if lease.mix else [(self._kind_index[lease.kind], len(lease.devices))]:
+                idle[kind] -= count
+        return tuple(idle)
 
     def _gives_up(self, job: LiveJob, result: LeaseOutcome) -> bool:
         """Count a crash, or progress, which makes up for those before; whether `job` is to be parked."""
@@ -248,14 +278,34 @@ class SchedulingState:
                 row = devices[user_of[claim.jobs[0]]]
                 for kind, share in enumerate(claim.devices):
                     row[kind] += share
-            speeds = [self._true_speeds(jobs[0], row) for jobs, row in zip(users.jobs, users.speed.tolist(), strict=True)]
+            true = (self.live[jobs[0]].admitted.speeds for jobs in users.jobs)
+            speeds = [_normalised(speed, tuple(seen)) for speed, seen in zip(true, users.speed.tolist(), strict=True)]
             columns = (users.names, users.tenants, users.weight.tolist(), devices, speeds, users.demand.tolist())
-            rows = zip(*columns, strict=True)
-            self._shares = (key, tuple(UserShare(n, t, w, tuple(d), tuple(s), demand) for n, t, w, d, s, demand in rows))
+            shares = (
+                UserShare(name, tenant, weight, tuple(round(x, _PLACES) for x in row), speed, demand)
+                for name, tenant, weight, row, speed, demand in zip(*columns, strict=True)
+            )
+            self._shares = (key, tuple(shares))
         return self._shares[1]
 
-    def _true_speeds(self, job: str, believed: Sequence[float]) -> Sequence[float]:
-        """The normalised speeds of `job` as devices run it, 0 where the scheduler believes 0: what fairness is judged by."""
-        true = tuple(speed if seen else 0.0 for speed, seen in zip(self.live[job].admitted.speeds, believed, strict=True))
-        slowest = next(speed for speed in true if speed > 0)
-        return [speed / slowest for speed in true]
+    def _levels(self, allocation: Allocation) -> Mapping[str, float]:
+        """The allocation's levels, rounded; the same object for the same allocation."""
+        if self._rounded is None or self._rounded[0] is not allocation:
+            levels = {name: float(f"{level:.{_PLACES}g}") for name, level in allocation.levels.items()}
+            self._rounded = (allocation, levels)
+        return self._rounded[1]
+
+
+@lru_cache(maxsize=4096)
+def _normalised(true: tuple[float, ...], believed: tuple[float, ...]) -> tuple[float, ...]:
+    """The normalised speeds of a job as devices run it, 0 where the scheduler believes 0: what fairness is judged by."""
+    usable = [speed if seen else 0.0 for speed, seen in zip(true, believed, strict=True)]
+    slowest = next(speed for speed in usable if speed > 0)
+    return tuple(speed / slowest for speed in usable)
+
+
+def _grant(tenant: str, lease: Lease, result: LeaseOutcome) -> Grant:
+    return Grant(
+        lease.job, tenant, lease.kind, lease.devices, result.steps, result.held_ns / NS, result.lost_steps, not lease.extended,
+        result.failed, lease.spans_nodes, result.crashed, lease.mix,
+    )  # fmt: skip

@@ -12,8 +12,9 @@ from hetsys.core.scheduling.users import Array, Users
 from hetsys.core.scheduling.view import ClusterView
 from hetsys.systems.check import TOLERANCE
 from hetsys.systems.classes import Classes, merge, most_for_weight
+from hetsys.systems.program import Basis, Program, spread, unknowns
 from hetsys.systems.shares import Shares, allocate, job_users
-from hetsys.systems.solve import Solver, column, dot, maximise, total, unknown, unknowns
+from hetsys.systems.solve import Solver
 
 _NOT_ZERO = 1e-7
 
@@ -33,37 +34,37 @@ class Gavel(Solver):
 
     def shares(self, users: Users) -> Shares:
         classes = merge(users)
-        fractions, prices = self._max_min(classes, None)
+        fractions, prices, basis = self._max_min(classes, None, None)
         devices = classes.devices(fractions)
         if (devices.sum(axis=1) > users.demand * (1 + TOLERANCE)).any():
-            most = most_for_weight(users)
+            most, count = most_for_weight(users), classes.num_classes
             classes = merge(users, most)
-            fractions, prices = self._max_min(classes, classes.per_class(most))
+            fractions, prices, _ = self._max_min(classes, classes.per_class(most), basis if classes.num_classes == count else None)
             devices = classes.devices(fractions)
         if (devices.sum(axis=1) > users.demand * (1 + TOLERANCE)).any():
             raise SolverError("the allocation gives a job more than all of its time")
         levels = classes.per_user((classes.value * fractions).sum(axis=1))
         return Shares(devices, "optimal", prices, levels)
 
-    def _max_min(self, classes: Classes, most: Array | None) -> tuple[Array, Array]:
-        """Fractions (c, k) for each unit of weight, and prices (k,). `most` (c,): devices for a unit of weight that fill a job's
-        time; None leaves the row `sum_j x_ij <= 1` out, which is exact wherever the answer keeps to it."""
-        value, capacity = classes.value.tolist(), classes.users.capacity
-        problem = maximise("gavel")
-        t = unknown(problem, "t")
-        f = unknowns(problem, "f", classes.value > 0)
-        problem += t + 0
-        for j in np.flatnonzero(classes.value.any(axis=0)):
-            problem += column(classes.weight.tolist(), f, j) <= 1, f"capacity_{j}"
-        for c in range(classes.num_classes):
-            problem += dot(value[c], f[c]) >= t, f"ratio_{c}"
-            if most is not None:
-                problem += dot(capacity.tolist(), f[c]) <= float(most[c]), f"time_{c}"
-        lowest = self.solve(problem)
-        answer = lowest
-        if (lowest.dual("ratio", classes.num_classes) > -_NOT_ZERO).any():
-            problem += t >= lowest.objective * (1 - self.slack), "lowest"
-            problem.setObjective(total(dot(row, f[c]) for c, row in enumerate((classes.weight[:, None] * classes.value).tolist())))
-            answer = self.solve(problem)
-        prices = lowest.dual("capacity", len(capacity)) / np.maximum(capacity, 1e-300)
-        return answer.matrix(f, len(capacity)), prices
+    def _max_min(self, classes: Classes, most: Array | None, basis: Basis) -> tuple[Array, Array, Basis]:
+        """Fractions (c, k) for each unit of weight, prices (k,), and the simplex basis. `most` (c,): devices for a unit of weight that fill
+        a job's time; None leaves the row `sum_j x_ij <= 1` out, which is exact wherever the answer keeps to it. `basis`: of the same
+        classes without that row."""
+        f = unknowns(classes.value > 0)
+        t = np.array([int(f.max()) + 1])
+        capacity = classes.users.capacity
+        program = Program("gavel", spread(t, 1.0))
+        program.add("capacity", f.T, classes.weight, upper=1.0)
+        ratios = np.column_stack([classes.value, np.full(classes.num_classes, -1.0)])
+        program.add("ratio", np.column_stack([f, np.repeat(t, classes.num_classes)]), ratios, lower=0.0)
+        if most is not None:
+            program.add("time", f, capacity, upper=most)
+        if basis is not None:
+            program.start(basis[0], np.concatenate([basis[1], np.ones(classes.num_classes, dtype=bool)]))
+        lowest = self.solve(program)
+        answer, basis = lowest, program.basis_found()
+        if (lowest.duals["ratio"] > -_NOT_ZERO).any():
+            program.add("lowest", t[None], 1.0, lower=lowest.objective * (1 - self.slack))
+            program.maximise(spread(f, classes.weight[:, None] * classes.value, program.num_unknowns))
+            answer = self.solve(program)
+        return answer.matrix(f), lowest.duals["capacity"] / np.maximum(capacity, 1e-300), basis

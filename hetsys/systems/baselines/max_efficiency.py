@@ -10,8 +10,9 @@ from hetsys.core.scheduling.plan import Allocation
 from hetsys.core.scheduling.users import Array, Users
 from hetsys.core.scheduling.view import ClusterView
 from hetsys.systems.classes import Classes, merge, most_for_weight
+from hetsys.systems.program import Program, spread, unknowns
 from hetsys.systems.shares import Shares, allocate, tenant_users
-from hetsys.systems.solve import Solver, column, dot, maximise, total, unknown, unknowns
+from hetsys.systems.solve import Solver
 
 
 @dataclass(frozen=True)
@@ -33,21 +34,15 @@ class MaxEfficiency(Solver):
 
     def _most_efficient(self, classes: Classes, most: Array) -> tuple[Array, Array]:
         """Fractions (c, k) for each unit of weight, and prices (k,). `most` (c,): devices that a unit of weight can use."""
-        value, capacity = classes.value.tolist(), classes.users.capacity
-        gain = ((classes.weight * classes.whole)[:, None] * classes.value).tolist()
-        problem = maximise("max_efficiency")
-        f = unknowns(problem, "f", classes.value > 0)
-        efficiency = total(dot(row, f[c]) for c, row in enumerate(gain))
-        problem += efficiency
-        for j in np.flatnonzero(classes.value.any(axis=0)):
-            problem += column(classes.weight.tolist(), f, j) <= 1, f"capacity_{j}"
-        for c, limit in enumerate(most.tolist()):
-            problem += dot(capacity.tolist(), f[c]) <= limit, f"demand_{c}"
-        best = self.solve(problem)
-        worst = unknown(problem, "worst")
-        problem.setObjective(worst + 0)
-        problem += efficiency >= best.objective * (1 - self.slack), "efficiency"
-        for c in range(classes.num_classes):
-            problem += dot(value[c], f[c]) >= worst, f"worst_{c}"
-        prices = best.dual("capacity", len(capacity)) / np.maximum(capacity, 1e-300)
-        return self.solve(problem).matrix(f, len(capacity)), prices
+        f = unknowns(classes.value > 0)
+        worst = np.array([int(f.max()) + 1])
+        capacity, count = classes.users.capacity, classes.num_classes
+        efficiency = spread(f, (classes.weight * classes.whole)[:, None] * classes.value, f.max() + 2)
+        program = Program("max_efficiency", efficiency)
+        program.add("capacity", f.T, classes.weight, upper=1.0)
+        program.add("demand", f, capacity, upper=most)
+        best = self.solve(program)
+        program.add("efficiency", np.arange(len(efficiency))[None], efficiency, lower=best.objective * (1 - self.slack))
+        program.add("worst", np.column_stack([f, np.repeat(worst, count)]), np.column_stack([classes.value, -np.ones(count)]), lower=0.0)
+        program.maximise(spread(worst, 1.0))
+        return self.solve(program).matrix(f), best.duals["capacity"] / np.maximum(capacity, 1e-300)

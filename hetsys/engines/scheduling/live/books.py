@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -30,7 +30,9 @@ class _Account:
 class Books:
     """Keeps an account a job. `note` receives one line for each rank of each lease and round, as plain JSON values."""
 
-    def __init__(self, jobs: Sequence[Job], note: Note | None) -> None:
+    def __init__(self, jobs: Sequence[Job], note: Note | None, kind_of: Mapping[str, str] | None = None) -> None:
+        """`kind_of`: the kind of each device; without it, all devices of a lease are of its kind."""
+        self._kind_of = kind_of or {}
         self._jobs = {job.name: job for job in jobs}
         self._accounts = {job.name: _Account() for job in jobs}
         self._note = note
@@ -62,8 +64,8 @@ class Books:
         bytes_a_step = reduced_bytes_a_step(job.program) if job.gang > 1 else 0
         for rank, (device, report) in enumerate(zip(lease.devices, reports, strict=True)):
             ordered = {
-                "job": lease.job, "rank": rank, "device": device, "kind": lease.kind, "first_step": first_step, "steps": steps,
-                "last_step": first_step + steps, "saved_step": first_step + steps if saves and rank == 0 else -1,
+                "job": lease.job, "rank": rank, "device": device, "kind": self._kind_of.get(device, lease.kind), "first_step": first_step,
+                "steps": steps, "last_step": first_step + steps, "saved_step": first_step + steps if saves and rank == 0 else -1,
                 "reduced_bytes": steps * bytes_a_step,
             }  # fmt: skip
             counted = {name: getattr(report, name) for name in ordered} | {"losses": len(report.losses)}

@@ -34,7 +34,7 @@ class EmulatedExecutor:
         self._sim = SimExecutor(trace)
         self._gangs = Gangs(trace, cluster, folder / "rendezvous", seed, launcher, entry)
         self._checkpoints = Checkpoints(folder / "checkpoints")
-        self.books = Books(trace.jobs, note)
+        self.books = Books(trace.jobs, note, {device.name: device.kind for device in cluster.devices})
 
     def down_at(self, now_ns: int) -> frozenset[str]:
         return self._sim.down_at(now_ns)

@@ -62,6 +62,7 @@ class Gangs:
                 raise ConfigError(f"workload.jobs.{item.job.name}.program", "", "names nothing to train; such a job can only be simulated")
         self._jobs = {job.name: job for job in trace.jobs}
         self._cluster, self._folder, self._seed = cluster, folder, seed
+        self._kind_of = {device.name: device.kind for device in cluster.devices}
         self._launcher, self._entry = launcher, entry
         self._gangs: dict[str, _Gang] = {}
         self._num_started = 0
@@ -134,20 +135,29 @@ class Gangs:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, lease: Lease, checkpoint: str) -> None:
-        job, sheet = self._jobs[lease.job], self._cluster.sheets[lease.kind]
+        job = self._jobs[lease.job]
+        self._check_mix(lease)
         self._folder.mkdir(parents=True, exist_ok=True)
         rendezvous = self._folder / f"lease-{self._num_started}"
         self._num_started += 1
         gang = self._gangs[lease.job] = _Gang(lease, [], rendezvous, [])
         for rank, device in enumerate(lease.devices):
+            kind = self._kind_of[device]
+            sheet = self._cluster.sheets[kind]
             start = Start(
                 job=job.name, program=job.program, seed=job_seed(self._seed, job), rank=rank, world_size=job.gang, device=device,
-                kind=lease.kind, checkpoint=checkpoint, rendezvous=str(rendezvous), native=sheet.native,
+                kind=kind, checkpoint=checkpoint, rendezvous=str(rendezvous), native=sheet.native,
                 cuda_index=self._cluster.cuda_indices.get(device, 0),
                 busy_fraction=sheet.busy_fraction if sheet.native else 1.0,
             )  # fmt: skip
             name = f"job {job.name} rank {rank} on {device}"
             gang.workers.append(self._launcher.start(name, self._entry, (start,), worker_env(sheet.native)))
+
+    def _check_mix(self, lease: Lease) -> None:
+        """Raise ConfigError for a gang of several kinds that could not exchange gradients."""
+        if lease.mix and len({self.torch_device(device).partition(":")[0] for device in lease.devices}) > 1:
+            kinds = " and ".join(sorted({self._kind_of[device] for device in lease.devices}))
+            raise ConfigError("system.cross_kind", True, f"job {lease.job} would train on {kinds} at once: GPUs and CPUs are no one gang")
 
     def _listen(self, jobs: Sequence[str], nap_s: float) -> list[str]:
         """Read what has come within `nap_s`; the jobs whose last report is in."""

@@ -40,7 +40,8 @@ class NativeExecutor:
         self._outages = Outages(trace.failures)
         self._gangs = Gangs(trace, cluster, folder / "rendezvous", seed, launcher, entry)
         self._checkpoints = Checkpoints(folder / "checkpoints")
-        self.books = Books(trace.jobs, note)
+        self._kind_of = {device.name: device.kind for device in cluster.devices}
+        self.books = Books(trace.jobs, note, self._kind_of)
         self._zero_ns: int | None = None
         self._due_ns = self._got_ns = 0.0
 
@@ -102,9 +103,8 @@ class NativeExecutor:
 
     def _check_where(self, lease: Lease, reports: list[Report]) -> None:
         """Raise EngineError where a process did not compute on its device, or with other instructions."""
-        native = self._cluster.sheets[lease.kind].native
-        wanted = expected_capability(native)
         for device, report in zip(lease.devices, reports, strict=True):
+            wanted = expected_capability(self._cluster.sheets[self._kind_of[device]].native)
             place = self._gangs.torch_device(device)
             if report.computed_on not in ("", place):
                 raise EngineError(f"{device} is {place}, and job {lease.job} computed on {report.computed_on} for it")
