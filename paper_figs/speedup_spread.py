@@ -63,7 +63,7 @@ def draw(runs: list[StoredRun], out: Path) -> list[Path]:
         lowest = min((value for mine in points.values() for one in mine if one for value in (one.mean,)), default=1.0)
         near.set_ylim(min(lowest, 0.97) - 0.03, FAIR)
         label_ends(near, [_end(labels[system], mine, looks[system]) for system, mine in points.items() if mine])
-        published_panel(figure.add_axes((0.845, 0.3, 0.145, 0.46)), ("throughput_normalized",))
+        published_panel(figure.add_axes((0.84, 0.25, 0.142, 0.53)))
         return save(figure, out, f"{runs[0].experiment}-{FIGURE.name}", caption(runs, FIGURE.axis), rows)
 
 

@@ -90,7 +90,8 @@ def _text(value: str) -> str:
 
 
 def _order(value: str) -> tuple[bool, float, str]:
+    """Numbers by size, then words, "none" before the others."""
     try:
         return False, float(value), ""
     except ValueError:
-        return True, 0.0, value
+        return True, float(value not in ("none", "null")), value

@@ -54,7 +54,7 @@ def test_values_that_are_no_numbers_go_by_name(results_root: Path) -> None:
     axis = find_axis(find_runs(write_sweep(results_root, "workload.lie", ("under", "none", "over"), seeds=1)))
     assert axis is not None and axis.values == ("none", "over", "under")
     lists = find_axis(find_runs(write_sweep(results_root, "workload.speeds", ([[1, 2]], [[1, 1]], None), seeds=1, name="lists")))
-    assert lists is not None and lists.values == ("[[1, 1]]", "[[1, 2]]", "null")
+    assert lists is not None and lists.values == ("null", "[[1, 1]]", "[[1, 2]]")
 
 
 def test_a_group_is_the_axis_where_whole_options_differ(results_root: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from hetsys.core.errors import ConfigError
 from hetsys.core.scheduling.plan import Allocation
@@ -19,6 +19,8 @@ from tests.systems.views import devices, job, scheduling_systems, simple, system
 SYSTEMS = scheduling_systems()
 WHOLE_GANGS = {"sia", "fifo"}
 UNFAIR = {"max_efficiency", "best_kind_only", *WHOLE_GANGS}
+VARIANTS = [name for name in SYSTEMS if "_plus_" in name]  # one field of another option changed
+FEW = settings(max_examples=25)
 WITHOUT_WEIGHTS = {"gavel_finish_time"}
 
 
@@ -46,9 +48,7 @@ def devices_of_claims(allocation: Allocation) -> Any:
     return np.array([claim.devices for claim in allocation.claims])
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-@given(view=views())
-def test_any_snapshot(name: str, view: ClusterView) -> None:
+def check_snapshot(name: str, view: ClusterView) -> None:
     """Within capacity and demand, finite, only for the living and entitled; the same again, with and without a memory."""
     policy = system(name)
     first, memo = policy.allocate(view, None)
@@ -56,6 +56,19 @@ def test_any_snapshot(name: str, view: ClusterView) -> None:
     assert policy.allocate(view, None)[0] == first
     assert policy.allocate(view, memo)[0] == first
     assert policy.allocate(view, pickle.loads(pickle.dumps(memo)))[0] == first
+
+
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - set(VARIANTS)))
+@given(view=views())
+def test_any_snapshot(name: str, view: ClusterView) -> None:
+    check_snapshot(name, view)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@FEW
+@given(view=views())
+def test_any_snapshot_to_a_variant(name: str, view: ClusterView) -> None:
+    check_snapshot(name, view)
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE_GANGS))
@@ -69,9 +82,7 @@ def test_whole_gangs_or_nothing(name: str, view: ClusterView) -> None:
         assert sorted(claim.devices)[-1] in (0.0, float(gangs[claim.jobs[0]])) and sum(share > 0 for share in claim.devices) <= 1
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-@given(before=views(), now=views())
-def test_memory_changes_nothing(name: str, before: ClusterView, now: ClusterView) -> None:
+def check_memory(name: str, before: ClusterView, now: ClusterView) -> None:
     """To a millionth of a device. Prices and binding rows may be others where several sets of them prove the same optimum."""
     policy = system(name)
     _, memo = policy.allocate(before, None)
@@ -81,6 +92,19 @@ def test_memory_changes_nothing(name: str, before: ClusterView, now: ClusterView
     names = {"claims": (), "levels": {}, "prices": None, "binding": ()}
     assert replace(with_memory, **names) == replace(without, **names)
     assert [claim.name for claim in with_memory.claims] == [claim.name for claim in without.claims]
+
+
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - set(VARIANTS)))
+@given(before=views(), now=views())
+def test_memory_changes_nothing(name: str, before: ClusterView, now: ClusterView) -> None:
+    check_memory(name, before, now)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@FEW
+@given(before=views(), now=views())
+def test_memory_changes_nothing_to_a_variant(name: str, before: ClusterView, now: ClusterView) -> None:
+    check_memory(name, before, now)
 
 
 @pytest.mark.parametrize("name", sorted(set(SYSTEMS) - UNFAIR))

@@ -23,6 +23,7 @@ from hetsys.engines.scheduling.loop import run
 from hetsys.engines.scheduling.sim import SimExecutor
 from hetsys.systems import solve as door
 from hetsys.systems.oef.tenants import best_use
+from hetsys.systems.solve import SOLVERS
 from tests.engines.builders import cluster
 from tests.systems.views import Array, allocate_saturated, devices, job, saturated, simple, system, utilities, view_of
 
@@ -356,3 +357,14 @@ class TestAdjacency:
             plain, (allocation, _) = system(f"{name}_no_adjacency").allocate(view, None)[0], system(name).allocate(view, None)
             assert (allocation.status, allocation.note) == ("optimal", "adjacency left out: crash")
             assert allocation.claims == plain.claims
+
+
+@pytest.mark.parametrize("name", PLUS)
+@pytest.mark.parametrize("seed", range(3))
+def test_solvers_agree(name: str, seed: int) -> None:
+    """Eight digits of CBC are enough, and rows that it keeps less exactly are not asked for for ever."""
+    rng = np.random.default_rng(seed)
+    speeds = np.column_stack([np.ones(6), rng.uniform(0.5, 6, (6, 3))])[[0, 1, 2, 3, 4, 5, 0]]
+    instance = (speeds, np.full(4, 4.0), np.array([1.0, 1, 0.5, 2, 1, 1, 1]))
+    totals = [(speeds * allocate_saturated(system(name, solver=solver), *instance)).sum() for solver in SOLVERS]
+    np.testing.assert_allclose(totals, totals[0], rtol=1e-6)

@@ -34,15 +34,17 @@ def without_envy(users: Users, devices: Array, loss: float, solver: Solver) -> A
     classes, fractions = _classes(users, devices)
     total = (classes.weight * classes.whole)[:, None] * classes.value
     most = float((total * fractions).sum())
+    known = _nearest(classes.value)
+    known[tuple(_envious(classes, fractions, _NEAR).T)] = True
 
     def rows(program: Program, f: Index) -> None:
         program.add("total", f.reshape(1, -1), total.reshape(1, -1) / most, lower=1 - loss)
-        near = _nearest(classes.value)
-        near[tuple(_envious(classes, fractions, _NEAR).T)] = True
-        _add_envy(program, f, classes, np.argwhere(near))
+        _add_envy(program, f, classes, np.argwhere(known))
 
     def repair(program: Program, f: Index, found: Array) -> bool:
-        missing = _envious(classes, found, _ENVY)
+        pairs = _envious(classes, found, _ENVY)
+        missing = pairs[~known[tuple(pairs.T)]]  # a row that is there is kept to the solver's digits, which may be fewer
+        known[tuple(missing.T)] = True
         _add_envy(program, f, classes, missing)
         return bool(missing.size)
 
