@@ -37,7 +37,7 @@ def test_five_users_with_gangs_from_1_to_8_on_8_devices(rounding: str) -> None:
     snapshot = saturated(FIVE, [8])
     got = received(allot(shares, snapshot, rounding), snapshot, 2000, lambda grants: assert_all(grants, 8))
     assert min(parts(got, FIVE, shares, 2000).values()) >= 0.99
-    bound = {"credit": [1, 1, 1, 3, 4], "deviation": [4, 5, 4, 4, 5]}[rounding]
+    bound = {"credit": [1, 1, 1, 3, 4], "deviation": [4, 4, 4, 4, 6]}[rounding]
     assert got.longest == bound
 
 

@@ -1,16 +1,17 @@
 """Deviation carrying, as OEF is understood to round: each claim is given its share and what it has missed so far, in whole devices.
 
 Of the published rule we know: real = round(share + deviation), a share below the smallest gang counts as zero, and the deviation carries
-what was not given. Ours is the rest: by largest remainders a kind, so that no device is given twice; where the whole devices of all exceed
-the kind, the largest first; whole gangs of what a claim is given, the rest waits; kinds from fast to slow; what is missed is bounded at 8
-of the largest gang; idle devices go to waiting jobs without debt, as for credits.
+what was not given. Ours is the rest: by largest remainders a kind, so that no device is given twice; no claim is given more than its jobs
+that still wait can hold; where the whole devices of all exceed the kind, the largest first; whole gangs of what a claim is given, the rest
+waits; kinds from fast to slow; what a claim has missed is bounded at 8 of its gangs; idle devices go to waiting jobs without debt, as for
+credits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hetsys.core.scheduling.credit import CLIP_GANGS, bound
+from hetsys.core.scheduling.credit import CLIP_GANGS
 from hetsys.core.scheduling.turns import Carried, GrantedGang, Queue
 from hetsys.core.scheduling.view import JobView
 
@@ -27,7 +28,7 @@ def grant_by_deviation(
         owed[queue.claim.name] = [share + missed for share, missed in zip(queue.claim.devices, row, strict=True)]
     grants: list[GrantedGang] = []
     for kind in reversed(range(len(left))):
-        targets = [owed[queue.claim.name][kind] for queue in queues]
+        targets = [min(owed[queue.claim.name][kind], queue.room(kind, waiting)) for queue in queues]
         small = [target < queue.narrowest - _SLACK for queue, target in zip(queues, targets, strict=True)]
         real = whole_devices([0.0 if zero else target for zero, target in zip(small, targets, strict=True)], left[kind])
         for queue, devices in zip(queues, real, strict=True):
@@ -37,7 +38,10 @@ def grant_by_deviation(
                 left[kind] -= job.gang
                 owed[queue.claim.name][kind] -= job.gang
                 grants.append(GrantedGang(job.name, job.gang, kind))
-    bound(queues, owed, [CLIP_GANGS * max(queue.widest for queue in queues)] * len(queues) if queues else ())
+    for queue in queues:
+        most = CLIP_GANGS * queue.widest
+        row = owed[queue.claim.name]
+        row[:] = [min(most, max(-most, value)) for value in row]
     return grants, owed
 
 

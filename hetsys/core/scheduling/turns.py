@@ -53,6 +53,7 @@ class Line:
     def __init__(self, jobs: Sequence[JobView], held: Mapping[str, int], passed: Mapping[str, float]) -> None:
         """`jobs` in the order of the claim, which decides ties."""
         self.gang = jobs[0].gang
+        self.names = [job.name for job in jobs]
         self.runs = [speed > 0 for speed in jobs[0].steps_per_s]
         self._fresh: list[Turn] = sorted([(job.rounds_held, place, job) for place, job in enumerate(jobs)])
         self._kept: dict[int, list[Turn]] = {}
@@ -102,6 +103,11 @@ class Queue:
             if line.gang <= devices and line.runs[kind] and (turn := line.next(kind, waiting)) and (best is None or turn[0] < best[0]):
                 best = turn
         return best[2] if best else None
+
+
+    def room(self, kind: int, waiting: Mapping[str, JobView]) -> int:
+        """How many devices of `kind` its jobs that are still `waiting` can hold."""
+        return sum(line.gang * sum(name in waiting for name in line.names) for line in self.lines if line.runs[kind])
 
 
 def queues_of(claims: Iterable[Claim], jobs: Mapping[str, JobView], held: Mapping[str, int], passed: Mapping[str, float]) -> list[Queue]:
