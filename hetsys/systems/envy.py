@@ -17,10 +17,10 @@ from hetsys.systems.program import Index, Mask, Program, Solution, spread, unkno
 from hetsys.systems.solve import Solver
 from hetsys.systems.warm import Start, carried
 
-_NEIGHBOURS, _NEIGHBOURS_WHEN_WARM = 6, 2
+NEIGHBOURS, _NEIGHBOURS_WHEN_WARM = 6, 2
 _WORST = 4
 _ENVY = 1e-8
-_SAME = 1e-9
+SAME = 1e-9
 _TIE = 1e-8
 _SCALE = 100.0
 
@@ -57,10 +57,10 @@ def most_without_envy(classes: Classes, solver: Solver, all_rows_up_to: int = 0,
         known[pairs[:, 0], pairs[:, 1]] = True
         solution = solver.solve(program)
         fractions = solution.matrix(f)
-        missing = pairs[:0] if all_rows else _missing(classes, fractions, known)
+        missing = pairs[:0] if all_rows else missing_rows(classes, fractions, known)
         if not missing.size:
             break
-        _add(program, f, classes, missing)
+        add_rows(program, f, classes, missing)
         pairs = np.concatenate([pairs, missing])
     return _read(classes, program, solution, f, fractions, pairs, unit)
 
@@ -69,21 +69,22 @@ def _first_rows(program: Program, f: Index, classes: Classes, all_rows: bool, st
     """Add the rows to begin with, and the basis of `start` if it serves; returns their pairs."""
     count = classes.num_classes
     like = None if start is None else carried(start, classes.speed)
-    neighbours = _NEIGHBOURS if like is None else _NEIGHBOURS_WHEN_WARM
-    wanted = ~np.eye(count, dtype=bool) if all_rows else _nearest(classes.value, neighbours)
+    neighbours = NEIGHBOURS if like is None else _NEIGHBOURS_WHEN_WARM
+    wanted = ~np.eye(count, dtype=bool) if all_rows else nearest(classes.value, neighbours)
     if like is None:
         pairs = np.argwhere(wanted)
-        _add(program, f, classes, pairs)
+        add_rows(program, f, classes, pairs)
         return pairs
     wanted[like.pairs[:, 0], like.pairs[:, 1]] = False
     pairs = np.concatenate([like.pairs, np.argwhere(wanted)])
-    _add(program, f, classes, pairs)
+    add_rows(program, f, classes, pairs)
     rows = np.concatenate([like.slack | ~(f >= 0).any(axis=0), np.arange(len(pairs)) >= len(like.pairs)])
     program.start(like.basic[f >= 0], rows)
     return pairs
 
 
-def _add(program: Program, f: Index, classes: Classes, pairs: Index) -> None:
+def add_rows(program: Program, f: Index, classes: Classes, pairs: Index) -> None:
+    """Add "the first class does not envy the second" for each of `pairs` (p, 2); `f` (c, k) numbers the unknown fractions."""
     own, other = pairs.T
     value = classes.value[own]
     program.add("envy", np.hstack([f[own], f[other]]), np.hstack([value, -value]), lower=0.0)
@@ -102,7 +103,7 @@ def _waves(kinds: int) -> tuple[Array, Array]:
     return rng.uniform(5, 25, (kinds, kinds)), rng.uniform(0, 2 * np.pi, kinds)
 
 
-def _nearest(value: Array, neighbours: int) -> Mask:
+def nearest(value: Array, neighbours: int) -> Mask:
     """(c, c): each class with the `neighbours` whose speeds are most like its own, both ways."""
     count = len(value)
     neighbours = min(neighbours, count - 1)
@@ -119,11 +120,11 @@ def _distance(left: Array, right: Array) -> Array:
     return np.asarray((left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T)
 
 
-def _missing(classes: Classes, fractions: Array, known: Mask) -> Index:
+def missing_rows(classes: Classes, fractions: Array, known: Mask) -> Index:
     """(p, 2): for each class the few bundles that it envies most, each with the holder whose speeds are most like its own; rows that the
     program has already are left out."""
     value = classes.value
-    first, bundle = np.unique(np.round(fractions / _SAME), axis=0, return_index=True, return_inverse=True)[1:]
+    first, bundle = np.unique(np.round(fractions / SAME), axis=0, return_index=True, return_inverse=True)[1:]
     bundle = bundle.reshape(-1)
     own = (value * fractions).sum(axis=1)
     envy = value @ fractions[first].T - own[:, None]

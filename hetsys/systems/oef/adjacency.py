@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 
 from hetsys.core.scheduling.users import Array, Users
 from hetsys.systems.classes import Classes, merge
+from hetsys.systems.envy import NEIGHBOURS, SAME, add_rows, missing_rows, nearest
 from hetsys.systems.program import Index, Program, spread, unknowns
 from hetsys.systems.solve import Solver
 
 Pairs = NDArray[np.intp]
 _PASSES = 2
-_WORST = 4
-_NEIGHBOURS = 6
-_NEAR, _ENVY = -1e-3, 1e-8
-_SAME = 1e-9
+_NEAR = -1e-3
 _HELD = 1e-7
 _EXACT = 1e-7
 _REGRET = 0.01
@@ -34,18 +32,18 @@ def without_envy(users: Users, devices: Array, loss: float, solver: Solver) -> A
     classes, fractions = _classes(users, devices)
     total = (classes.weight * classes.whole)[:, None] * classes.value
     most = float((total * fractions).sum())
-    known = _nearest(classes.value)
-    known[tuple(_envious(classes, fractions, _NEAR).T)] = True
+    known = nearest(classes.value, NEIGHBOURS)
+    known[tuple(_near_envy(classes, fractions).T)] = True
 
     def rows(program: Program, f: Index) -> None:
         program.add("total", f.reshape(1, -1), total.reshape(1, -1) / most, lower=1 - loss)
-        _add_envy(program, f, classes, np.argwhere(known))
+        add_rows(program, f, classes, np.argwhere(known))
 
     def repair(program: Program, f: Index, found: Array) -> bool:
-        pairs = _envious(classes, found, _ENVY)
-        missing = pairs[~known[tuple(pairs.T)]]  # a row that is there is kept to the solver's digits, which may be fewer
-        known[tuple(missing.T)] = True
-        _add_envy(program, f, classes, missing)
+        missing = missing_rows(classes, found, known)
+        if missing.size:
+            known[tuple(missing.T)] = True
+            add_rows(program, f, classes, missing)
         return bool(missing.size)
 
     return classes.devices(_tidied(classes, fractions, total / most, rows, repair, solver))
@@ -133,40 +131,19 @@ def _beyond(classes: Classes, fractions: Array) -> Array:
     return far
 
 
-def _nearest(value: Array) -> NDArray[np.bool_]:
-    """(c, c): each class with those whose speeds are most like its own, both ways: where bundles come apart, they envy each other first."""
-    size = (value**2).sum(axis=1)
-    distance = size[:, None] + size - 2 * value @ value.T
-    np.fill_diagonal(distance, np.inf)
-    near = np.zeros(distance.shape, dtype=bool)
-    rank = min(_NEIGHBOURS, len(value) - 1)
-    near[np.arange(len(value))[:, None], np.argsort(distance, axis=1, kind="stable")[:, :rank]] = True
-    return near | near.T
-
-
-def _envious(classes: Classes, fractions: Array, above: float) -> Pairs:
-    """(p, 2): pairs of a class and one whose bundle is worth more to it than its own by `above` of that; of several with the same bundle
-    the one whose speeds are most like its own. At most `_WORST` a class where `above` is 0 or more."""
+def _near_envy(classes: Classes, fractions: Array) -> Pairs:
+    """(p, 2): pairs of a class and one whose bundle is worth to it nearly what its own is, or more; of several with the same bundle the one
+    whose speeds are most like its own."""
     value = classes.value
-    first, bundle = np.unique(np.round(fractions / _SAME), axis=0, return_index=True, return_inverse=True)[1:]
+    first, bundle = np.unique(np.round(fractions / SAME), axis=0, return_index=True, return_inverse=True)[1:]
     bundle = bundle.reshape(-1)
     own = (value * fractions).sum(axis=1)
     envy = (value @ fractions[first].T - own[:, None]) / np.maximum(own, 1.0)[:, None]
     envy[np.arange(len(own)), bundle] = -np.inf
-    found = envy > above
-    if above >= 0 and len(first) > _WORST:
-        found &= envy >= np.partition(envy, -_WORST, axis=1)[:, -_WORST][:, None]
-    pairs = np.argwhere(found)
+    pairs = np.argwhere(envy > _NEAR)
     for index in np.unique(pairs[:, 1]):
         which, holders = pairs[:, 1] == index, np.flatnonzero(bundle == index)
         far = ((value[pairs[which, 0], None, :] - value[holders]) ** 2).sum(axis=2)
         pairs[which, 1] = -1 - holders[far.argmin(axis=1)]  # below 0, apart from the bundles that are still to come
     pairs[:, 1] = -1 - pairs[:, 1]
     return pairs
-
-
-def _add_envy(program: Program, f: Index, classes: Classes, pairs: Pairs) -> None:
-    if pairs.size:
-        own, other = pairs.T
-        value = classes.value[own]
-        program.add("envy", np.hstack([f[own], f[other]]), np.hstack([value, -value]), lower=0.0)
