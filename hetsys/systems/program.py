@@ -67,8 +67,8 @@ class Program:
     def __init__(self, name: str, objective: ArrayLike, *, ceiling: ArrayLike = inf, whole: ArrayLike = False, gap: float = 0.0) -> None:
         self.name = name
         self.objective: Array = np.array(objective, dtype=float)
-        self.ceiling: Array = np.broadcast_to(np.asarray(ceiling, dtype=float), self.objective.shape).copy()
-        self.whole: Mask = np.broadcast_to(np.asarray(whole, dtype=bool), self.objective.shape).copy()
+        self.ceiling: Array = np.full(self.objective.shape, ceiling, dtype=float)
+        self.whole: Mask = np.full(self.objective.shape, whole, dtype=bool)
         self.gap = gap
         self.blocks: list[Block] = []
         self.basis: Basis = None
@@ -88,10 +88,10 @@ class Program:
         `columns` (r, q): numbers of unknowns, -1 for none; `coefficients` (r, q) or what broadcasts to it; `lower`, `upper` (r,) or one
         number. Entries with coefficient 0 are left out.
         """
-        numbers = np.broadcast_to(np.asarray(coefficients, dtype=float), columns.shape)
+        numbers = np.full(columns.shape, coefficients, dtype=float)
         there = (columns >= 0) & (numbers != 0)
         starts = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-        bounds = (np.broadcast_to(np.asarray(bound, dtype=float), len(columns)).copy() for bound in (lower, upper))
+        bounds = (np.full(len(columns), bound, dtype=float) for bound in (lower, upper))
         self.blocks.append(Block(group, starts, columns[there], numbers[there], *bounds))
 
     def maximise(self, objective: ArrayLike) -> None:
@@ -120,10 +120,11 @@ class Program:
 
     def by_group(self, values: Array) -> dict[str, Array]:
         """Values of all rows in the order they were added -> by group."""
-        ends = np.cumsum([block.num_rows for block in self.blocks])[:-1]
         found: dict[str, list[Array]] = {}
-        for block, part in zip(self.blocks, np.split(values, ends), strict=True):
-            found.setdefault(block.group, []).append(part)
+        begin = 0
+        for block in self.blocks:
+            found.setdefault(block.group, []).append(values[begin : begin + block.num_rows])
+            begin += block.num_rows
         return {group: np.concatenate(parts) for group, parts in found.items()}
 
 

@@ -5,7 +5,7 @@ Every scheduling policy is such a rule; this module is the part they share, so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import isfinite
@@ -113,11 +113,12 @@ def tenant_users(view: ClusterView) -> Users:
     return users_of(view)
 
 
-def job_users(view: ClusterView) -> Users:
-    """Each live job as a user of its own, with the weight of its tenant and its gang as demand; none for tenants of weight 0."""
+def job_users(view: ClusterView, among: Container[str] | None = None) -> Users:
+    """Each live job (of `among`, where given) as a user of its own, with the weight of its tenant and its gang as demand; none for tenants
+    of weight 0."""
     _check_weights(view)
     weight = {tenant.name: tenant.weight for tenant in view.tenants}
-    jobs = [job for job in view.jobs if weight[job.tenant] > 0]
+    jobs = [job for job in view.jobs if weight[job.tenant] > 0 and (among is None or job.name in among)]
     return Users(
         names=tuple(job.name for job in jobs),
         tenants=tuple(job.tenant for job in jobs),

@@ -20,6 +20,7 @@ from hetsys.systems.program import Array, Mask, Program, Solution
 SOLVERS = ("highspy", "pulp_highs", "pulp_cbc")
 _TOLERANCES = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
 _VIOLATION = 1e-6
+_DEVEX = 1
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ def solve(program: Program, *, solver: str = "highspy", time_limit_s: float = 10
 
 def _require_numbers(program: Program) -> None:
     """HiGHS reports Optimal where a coefficient is NaN."""
-    parts = [program.objective, *(block.coefficients for block in program.blocks)]
-    bounds = [program.ceiling, *(bound for block in program.blocks for bound in (block.lower, block.upper))]
-    if not all(np.isfinite(part).all() for part in parts) or any(np.isnan(bound).any() for bound in bounds):
+    numbers = np.concatenate([program.objective, *(block.coefficients for block in program.blocks)])
+    bounds = np.concatenate([program.ceiling, *(bound for block in program.blocks for bound in (block.lower, block.upper))])
+    if not np.isfinite(numbers).all() or np.isnan(bounds).any():
         raise SolverError(f"{program.name} holds a number that is not finite")
 
 
@@ -162,6 +163,7 @@ class _Highs:
         basis = highspy.HighsBasis()
         basis.col_status, basis.row_status = [kinds[basic] for basic in unknowns.tolist()], [kinds[basic] for basic in rows.tolist()]
         basis.valid, basis.alien = True, True  # not its own: it may have to be repaired
+        self.model.setOptionValue("simplex_dual_edge_weight_strategy", _DEVEX)  # steepest edge would first solve once a row for its weights
         self.model.setBasis(basis)
 
     def answer(self, program: Program) -> tuple[Array, Array]:

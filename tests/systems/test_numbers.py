@@ -7,7 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hetsys.core.errors import SolverError
+from hetsys.core.scheduling.users import Users
 from hetsys.core.scheduling.view import TenantView
+from hetsys.systems.check import require_feasible
+from hetsys.systems.classes import merge
 from tests.systems.views import devices, job, simple, system, utilities, view_of
 
 TOY = [[1, 2], [1, 3], [1, 4]]
@@ -138,3 +142,16 @@ def test_a_user_with_little_to_run_keeps_at_least_its_slice_where_the_rule_promi
     held = devices(system(name).allocate(view, None)[0], view)[0]
     assert (held @ [1, 1.1] >= 2.1 - 1e-9) == kept
     assert held.sum() <= 2 + 1e-9
+
+
+def test_a_bundle_that_is_all_noise_is_nothing() -> None:
+    """Solvers leave zeros as -1e-14; where such a number is a user's whole bundle nothing beside it shows that it is small."""
+    speed = np.array([[1.0, 2.0], [1.0, 3.0]])
+    users = Users(("a", "b"), ("a", "b"), (("a.0",), ("b.0",)), speed, np.array([4.0, 4.0]), np.ones(2), np.full(2, 8.0))
+    classes = merge(users)
+    fractions = np.array([[-1e-14, 0.0], [2.0, 2.0]])
+    got = classes.devices(fractions)
+    assert got.tolist() == [[0.0, 0.0], [4.0, 4.0]]
+    require_feasible(users, got)
+    with pytest.raises(SolverError, match="negative share"):
+        require_feasible(users, classes.devices(np.array([[-1e-6, 0.0], [2.0, 2.0]])))

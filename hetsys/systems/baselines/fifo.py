@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,34 +20,49 @@ class Fifo:
     """
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
-        users = job_users(view)
-        live = {job.name: job for job in view.jobs}
-        return allocate(_Queue(tuple(live[name] for name in users.names)), users, uncached(memo), keep="all", fill=False)
+        """Only jobs that run have claims, so that a round costs what runs and not what waits."""
+        kinds = _started(view)
+        return allocate(_Given(kinds), job_users(view, among=kinds), uncached(memo), keep="all", fill=False)
 
 
 @dataclass(frozen=True)
-class _Queue:
-    """The rule for one moment."""
+class _Given:
+    """The whole gang of each user, on the kind that was chosen for it."""
 
-    jobs: tuple[JobView, ...]
+    kinds: Mapping[str, int]
 
     def shares(self, users: Users) -> Shares:
-        devices, left = np.zeros(users.speed.shape), users.capacity.copy()
-
-        def start(index: int, kinds: Iterable[int]) -> bool:
-            gang = users.demand[index]
-            room = [kind for kind in kinds if users.speed[index, kind] > 0 and gang <= left[kind]]
-            if room:
-                kind = max(room, key=lambda kind: users.speed[index, kind])
-                devices[index, kind] = gang
-                left[kind] -= gang
-            return bool(room)
-
-        queue = sorted(range(len(self.jobs)), key=lambda index: (self.jobs[index].arrival_s, index))
-        held = {index: self.jobs[index].held_kind for index in queue}
-        running = {index for index in queue if held[index] >= 0 and start(index, [held[index]])}
-        fits = np.any((users.speed > 0) & (users.demand[:, None] <= users.capacity), axis=1, keepdims=True)
-        for index in queue:
-            if index not in running and fits[index, 0] and not start(index, range(len(left))):
-                break
+        devices = np.zeros(users.speed.shape)
+        devices[np.arange(users.num_users), [self.kinds[name] for name in users.names]] = users.demand
         return Shares(devices)
+
+
+def _started(view: ClusterView) -> dict[str, int]:
+    """The jobs that run in this round, and the kind of each."""
+    left = list(view.capacity)
+    started: dict[str, int] = {}
+
+    def start(job: JobView, kinds: range | tuple[int, ...]) -> bool:
+        room = [kind for kind in kinds if job.steps_per_s[kind] > 0 and job.gang <= left[kind]]
+        if room:
+            started[job.name] = kind = max(room, key=lambda kind: job.steps_per_s[kind])
+            left[kind] -= job.gang
+        return bool(room)
+
+    for job in _queue(view, running=True):
+        start(job, (job.held_kind,))
+    for job in _queue(view, running=False):
+        if job.name not in started and not start(job, range(len(left))) and _fits(job, view):
+            break
+    return started
+
+
+def _queue(view: ClusterView, running: bool) -> list[JobView]:
+    """Those that held devices, or all, in order of arrival; without the jobs of tenants of weight 0, who own nothing."""
+    jobs = (job for tenant in view.tenants if tenant.weight > 0 for job in tenant.jobs)
+    return sorted((job for job in jobs if job.held_kind >= 0 or not running), key=lambda job: job.arrival_s)
+
+
+def _fits(job: JobView, view: ClusterView) -> bool:
+    """Whether the gang could run on what is up, were all of it free."""
+    return any(speed > 0 and job.gang <= up for speed, up in zip(job.steps_per_s, view.capacity, strict=True))
