@@ -9,15 +9,15 @@ make install
 "${hetsys[@]}" run experiment=oef_native
 "${hetsys[@]}" run experiment=oef_live
 "${hetsys[@]}" run experiment=oef_mix
-"${hetsys[@]}" run experiment=oef_tenants
 for study in spread misreports misreport_curve profile_error rounding adjacency cross_kind weights churn null ablation ablation_few_kinds solver_time; do
   "${hetsys[@]}" run experiment="oef_$study"
 done
 if [ -n "${HETSYS_DATA:-}" ]; then   # the published trace is not shipped
+  "${hetsys[@]}" run experiment=oef_tenants
   "${hetsys[@]}" run experiment=oef_philly
   "${hetsys[@]}" run experiment=oef_philly_week
 fi
-for experiment in oef_mix oef_tenants; do
+for experiment in oef_mix ${HETSYS_DATA:+oef_tenants}; do
   "${hetsys[@]}" compare "${HETSYS_RESULTS:-results}/$experiment" --baseline oef_coop
 done
 "${hetsys[@]}" figures

@@ -114,7 +114,7 @@ def test_a_notice_stands_before_the_runs_and_under_the_table(
 ) -> None:
     monkeypatch.delenv("HETSYS_DATA", raising=False)
     sweep_with(monkeypatch, finished=[Path("a")])
-    assert main(["run", "experiment=oef_tenants", "system=gavel", "seed=0"]) == 0
+    assert main(["run", "workload=philly_tenants", "cluster=k80_p100_v100", "system=gavel", "seed=0"]) == 0
     before, _, after = capsys.readouterr().out.partition("table of 1")
     assert before.count("the Philly trace is not here") == after.count("the Philly trace is not here") == 1
 
