@@ -190,7 +190,10 @@ def _jobs(loader: ConfigLoader, first: DictConfig, arguments: Arguments) -> list
         return [list(arguments.overrides)]
     if first.hydra.runtime.choices["hydra/sweeper"] != "basic":
         raise ConfigError("hydra/sweeper", first.hydra.runtime.choices["hydra/sweeper"], "only basic can be checked beforehand")
-    preset = [f"{key}={value}" for key, value in (first.hydra.sweeper.params or {}).items()]
+    sweeper = first.hydra.sweeper
+    if not isinstance(sweeper, DictConfig):
+        raise ConfigError("hydra.sweeper", sweeper, "is no place for a value; what is swept is written KEY=VALUE,VALUE")
+    preset = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
     parsed = _parse(loader, [*preset, *arguments.overrides], arguments)
     for override in parsed:
         if override.key_or_group == "experiment" and override.is_sweep_override():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 AGAIN = " (again)"
 _FRAME_DIGITS = 6
+_FRAMES_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -255,19 +256,25 @@ def refuse_mixtures(runs: Sequence[StoredRun], any_commit: bool, any_frame: bool
         found = sorted(set(said))
         if len(found) > 1 and not ((any_commit and key == "commit") or (any_frame and key == "frame")):
             counted = ", ".join(f"{value or 'unknown'} ({said.count(value)} runs)" for value in found)
-            chosen = "" if key == "commit" else _parting_frame(runs, said)
-            raise ConfigError(key, counted, f"{why}; {f'choose one with --frame {chosen}' if chosen else otherwise}")
+            choices = "" if key == "commit" else _frames_apart(runs, said)
+            raise ConfigError(key, counted, f"{why}; {f'choose one: {choices}' if choices else otherwise}")
 
 
-def _parting_frame(runs: Sequence[StoredRun], said: Sequence[str]) -> str:
-    """The first six digits of the frame with the most runs, of those in which `said` (one value a run) is the same; "" for none."""
-    values: dict[str, list[str]] = {}
+def _frames_apart(runs: Sequence[StoredRun], said: Sequence[str]) -> str:
+    """The frames in which `said` (one value a run) is the same, the largest first, each with what it holds; "" where there are no two."""
+    by_frame: dict[str, list[tuple[str, StoredRun]]] = {}
     for run, value in zip(runs, said, strict=True):
-        values.setdefault(run.frame_hash, []).append(value)
-    if len(values) == 1:
+        by_frame.setdefault(run.frame_hash, []).append((value, run))
+    whole = [(name, found) for name, found in by_frame.items() if name and len({value for value, _ in found}) == 1]
+    if len(by_frame) == 1:
         return ""
-    whole = [(len(found), frame) for frame, found in values.items() if frame and len(set(found)) == 1]
-    return max(whole)[1][:_FRAME_DIGITS] if whole else ""
+    whole.sort(key=lambda item: (-len(item[1]), item[0]))
+    listed = [
+        f"--frame {name[:_FRAME_DIGITS]} ({found[0][1].experiment}, {found[0][1].source}, runs: {len(found)})"
+        for name, found in whole[:_FRAMES_SHOWN]
+    ]
+    more = f", and {len(whole) - _FRAMES_SHOWN} more" if len(whole) > _FRAMES_SHOWN else ""
+    return ", ".join(listed) + more
 
 
 def _refuse_duplicates(runs: Sequence[StoredRun]) -> None:

@@ -63,7 +63,10 @@ def canvas(width_in: float, height_in: float) -> Any:
 def caption_of(comparison: Comparison) -> str:
     """Where the numbers come from, for the line under a picture."""
     frame = comparison.frame
-    seeds = f"{len(comparison.seeds)} seed{'s' * (len(comparison.seeds) != 1)}"
+    counts = [max((cell.n for cell in row.values()), default=0) for row in comparison.cells.values()]
+    most = len(comparison.seeds)
+    fewest = f"{min(counts)} to " if counts and min(counts) < most else ""
+    seeds = f"{fewest}{most} seed{'s' * (most != 1)}"
     left_out = f" · {len(frame.invalid_seeds)} invalid seeds left out" if frame.invalid_seeds else ""
     return joined(frame.source, seeds, frame.provenance, f"{frame.experiment}@{frame.frame_hash}", frame.commit) + left_out
 

@@ -52,6 +52,8 @@ def main(run: str, results: Path, *, tenant: str | None = None, round_index: int
 
 
 def _records(run: StoredRun) -> Records:
+    if run.status == "planned":
+        raise ConfigError("run", str(run.path), "was only planned (plan_only=true); `hetsys show` prints its plan, `hetsys run` runs it")
     domain = run.env.get("domain")
     if domain not in DOMAINS:
         known = ", ".join(DOMAINS)

@@ -96,8 +96,8 @@ def _judged(story: Story) -> str:
     envies = f"It envies {worst.name} most, by {100 * worst.envy:.1f} %." if worst and worst.envy > _NO_ENVY else "It envies nobody."
     return (
         f"{_gain(story.incentive)} {envies} Worth is counted in devices of the slowest kind that its jobs run on, best kinds first, for no "
-        "more devices than its jobs can hold; others' shares are scaled to its weight. Gain and envy are averaged as ratios, as in "
-        "summary.json, which takes the first half of the run's work."
+        "more devices than its jobs can hold; others' shares are scaled to its weight. Gain and envy are averaged as ratios (envy as 0 "
+        "while it would lose by the share), as in summary.json, which takes the first half of the run's work."
     )
 
 
@@ -153,6 +153,7 @@ def _show_rows(story: Story, out: Console) -> None:
         _say(out, f"  {_row_text(story.tenant, row)}; dual {row.dual:.3g}, in {row.rounds} round{'s' * (row.rounds != 1)}")
     _more(out, len(story.rows) - _ROWS, "row")
     _say(out, "Dual: the total throughput that one unit of the row costs, mean over the rounds in which it bound.")
+    _say(out, "Rows bind users, the jobs of one tenant, type and gang; the envy above is that of whole tenants.")
 
 
 def _row_text(tenant: str, row: Row) -> str:

@@ -89,7 +89,7 @@ def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
         lines.append(f"commits differ: {counted}; a difference may be the code's")
     cells = [cell for row in comparison.cells.values() for cell in row.values() if cell.effect]
     if comparison.baseline is None:
-        lines.append("No baseline, so means only; name one with --baseline SYSTEM.")
+        lines.append("No baseline, so means only; name one of these systems with `hetsys compare PATH --baseline SYSTEM`.")
     elif cells:
         lines.insert(0, legend(cells, comparison.labels[comparison.baseline], frame.source, where))
     if frame.invalid_seeds:
@@ -116,7 +116,7 @@ def legend(cells: Sequence[Cell], against: str, source: str, where: str) -> str:
     text += {"ratio": "%", "difference": "difference"}[next(iter(kinds))] if len(kinds) == 1 else "% or, without %, difference"
     words = {cell.verdict for cell in cells}
     if words == {"descriptive only"}:
-        beside = "; the simulated seeds of the same setting judge" if source == "emulated" else ""
+        beside = "; twenty simulated seeds of the same setting judge (backend=sim seed='range(20)')" if source == "emulated" else ""
         return text + f". Too few seeds to judge: descriptive only{beside}."
     known = [f"{mark} {word}" for word, mark in MARKS.items() if word in words]
     return text + ". After Holm's correction: " + ", ".join(known) + "."

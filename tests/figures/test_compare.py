@@ -89,10 +89,10 @@ def test_mixtures_are_refused_with_what_was_found(results_root: Path, key: str, 
 def test_a_frame_is_chosen_by_the_first_digits_of_its_hash(results_root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_results(results_root, 2, frame_hash="71c1aa5500")
     write_run(results_root, "gavel", 7, frame_hash="b30d5500aa", variant="8", source="emulated")
-    with pytest.raises(ConfigError, match=r"source=.*choose one with --frame 71c1aa$"):
+    with pytest.raises(ConfigError, match=r"source=.*choose one: --frame 71c1aa \(demo, simulated, runs: 6\), --frame b30d55"):
         compare(find_runs(results_root))
     write_run(results_root, "gavel", 7, frame_hash="71c2000000", variant="9")
-    with pytest.raises(ConfigError, match=r"frame=.*choose one with --frame 71c1aa$"):
+    with pytest.raises(ConfigError, match=r"frame=.*choose one: --frame 71c1aa \(demo, simulated, runs: 6\), --frame 71c200"):
         compare([run for run in find_runs(results_root) if run.source == "simulated"])
     assert main(arguments(results_root, frame="71c1")) == 0
     said = json.loads(capsys.readouterr().out)
