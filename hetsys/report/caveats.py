@@ -38,6 +38,8 @@ def caveats(runs: Sequence[StoredRun]) -> list[str]:
         tenants = _sum(one_a_seed, "tenants_parked")
         also = f" and {tenants} tenant{'s' * (tenants != 1)}" if tenants else ""
         lines.append(f"parked: {_jobs(runs, one_a_seed, 'jobs_parked')}{also}{_reasons(one_a_seed)}")
+    if any("jain_index" in run.summary and run.summary["jain_index"] is None for run in runs):
+        lines.append("no fairness figures: fairness is among tenants of a weight above 0, and no such tenant made progress")
     if _sum(runs, "jobs_unfinished"):
         lines.append(f"unfinished: {_jobs(runs, one_a_seed, 'jobs_unfinished')} at max_rounds")
     if _sum(runs, "jobs_withdrawn"):

@@ -88,7 +88,9 @@ def notes(comparison: Comparison, where: str = "Second line") -> list[str]:
         counted = ", ".join(f"{short_commit(commit) or 'unknown'} ({count} runs)" for commit, count in frame.commits.items())
         lines.append(f"commits differ: {counted}; a difference may be the code's")
     cells = [cell for row in comparison.cells.values() for cell in row.values() if cell.effect]
-    if comparison.baseline is None:
+    if comparison.baseline is None and len(comparison.labels) == 1:
+        lines.append("One system, so means only.")
+    elif comparison.baseline is None:
         lines.append("No baseline, so means only; name one of these systems with `hetsys compare PATH --baseline SYSTEM`.")
     elif cells:
         lines.insert(0, legend(cells, comparison.labels[comparison.baseline], frame.source, where))

@@ -186,7 +186,7 @@ def test_the_closing_table_copes_with_odd_sweeps(results_root: Path) -> None:
     alone = write_run(results_root, "oef_coop", 0)
     out = io.StringIO()
     closing_table([alone], "gavel", Console(file=out, width=110))
-    assert "No baseline, so means only" in out.getvalue()
+    assert "means only" in out.getvalue()
     other = write_run(results_root, "gavel", 0, code_id="badc0de")
     closing_table([alone, other], "gavel", Console(file=out, width=110))
     assert "No table: commit=" in out.getvalue()
@@ -280,3 +280,12 @@ def test_short_times_are_printed_in_seconds_and_empty_columns_are_left_out(resul
     assert "mean JCT (s)" in as_markdown(found)
     write_run(results_root, "equal_split", 0, figures={"jct_mean_s": 7200.0})
     assert "(h) ↓" in printed(compare(find_runs(results_root), "gavel"))
+
+
+def test_missing_fairness_figures_are_explained(results_root: Path) -> None:
+    write_results(results_root, 1)
+    assert not any("no fairness figures" in line for line in compare(find_runs(results_root)).frame.caveats)
+    for run in find_runs(results_root):
+        summary = {**run.summary, "jain_index": None}
+        (run.path / "summary.json").write_text(json.dumps(summary))
+    assert any("no fairness figures" in line for line in compare(find_runs(results_root)).frame.caveats)
