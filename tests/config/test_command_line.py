@@ -190,6 +190,10 @@ def test_replay_takes_a_part_of_a_path_as_show_does(
         folder = results_root / "demo" / "gavel" / f"{seed}-abc"
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text("seed: 0\n")
+        (folder / "env.json").write_text("{}")
+    settings = results_root / "demo" / "gavel" / "0-conf"
+    settings.mkdir()
+    (settings / "config.yaml").write_text("seed: 0\n")  # a folder of settings is no run
     replayed: list[str] = []
 
     def replay(path: Path, console: object) -> bool:
