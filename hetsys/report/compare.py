@@ -265,9 +265,9 @@ def _frames_apart(runs: Sequence[StoredRun], said: Sequence[str]) -> str:
     by_frame: dict[str, list[tuple[str, StoredRun]]] = {}
     for run, value in zip(runs, said, strict=True):
         by_frame.setdefault(run.frame_hash, []).append((value, run))
-    whole = [(name, found) for name, found in by_frame.items() if name and len({value for value, _ in found}) == 1]
     if len(by_frame) == 1:
         return ""
+    whole = [(name, found) for name, found in by_frame.items() if name and len({value for value, _ in found}) == 1]
     whole.sort(key=lambda item: (-len(item[1]), item[0]))
     listed = [
         f"--frame {name[:_FRAME_DIGITS]} ({found[0][1].experiment}, {found[0][1].source}, runs: {len(found)})"

@@ -67,8 +67,7 @@ def _without_noise(devices: Array, capacity: Array) -> Array:
     """(n, k): `devices` with shares of about 0 made 0 and kinds that exceed their capacity by no more than a solver's tolerance
     scaled into it. What is wrong by more than that stays wrong, for the checks to find."""
     noise = np.minimum(1e-9 * capacity, 1e-8 * np.abs(devices).sum(axis=1, keepdims=True))  # nothing, even beside a small bundle
-    below_zero = (devices < 0) & (devices > -1e-9 * capacity)  # a bundle that is all noise has no small part
-    clean = np.where(below_zero | (np.abs(devices) < noise), 0.0, devices)
+    clean = np.where((devices > -1e-9 * capacity) & (devices < noise), 0.0, devices)  # below 0 a bundle may be noise as a whole
     used = clean.sum(axis=0)
     over = (used > capacity) & (used < capacity * (1 + 1e-6))
     return np.where(over, clean * (capacity / np.where(over, used, 1.0)), clean)

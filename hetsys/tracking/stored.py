@@ -13,8 +13,7 @@ from typing import Any
 
 from hetsys.core.errors import ConfigError, EngineError
 
-_FILES = ("summary.json", "error.txt", "config.yaml", "env.json", "records.jsonl", "plan.json")
-_OF_RUNS_ONLY = ("summary.json", "error.txt", "env.json", "records.jsonl", "plan.json", ".lock")
+_FILES = ("summary.json", "error.txt", "env.json", "records.jsonl", "plan.json", ".lock")  # a folder of settings holds a config.yaml too
 _ASIDE = (".aborted-", ".replaced-")
 _LEVELS = 3
 
@@ -189,8 +188,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 def _walk(folder: Path, levels: int) -> Iterator[Path]:
     if any((folder / name).exists() for name in _FILES):
-        if any((folder / name).exists() for name in _OF_RUNS_ONLY):  # a folder of settings holds a config.yaml too
-            yield folder
+        yield folder
     elif levels:
         for child in sorted(folder.iterdir()):
             if child.is_dir() and not child.name.startswith(".") and not any(mark in child.name for mark in _ASIDE):

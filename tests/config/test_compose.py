@@ -89,6 +89,11 @@ def holds(stored: Any, stated: Any) -> bool:
     return bool(stored == stated)
 
 
+def preset_file(preset: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((shipped("conf") / "experiment" / f"{preset}.yaml").read_text())
+    return found
+
+
 def without_data(stated: dict[str, Any]) -> list[str]:
     """What lets a preset of a published trace be composed on a machine without it; takes out of `stated` what it replaces."""
     from_file = stated.get("workload", {}).get("trace") == "file"
@@ -100,7 +105,7 @@ def without_data(stated: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_survives_composition(preset: str) -> None:
     """Every value that the preset sets is there in every run, and the runs are its sweep."""
-    stated = yaml.safe_load((shipped("conf") / "experiment" / f"{preset}.yaml").read_text())
+    stated = preset_file(preset)
     composed = sweep(f"experiment={preset}", *without_data(stated))
     params = stated["hydra"]["sweeper"]["params"]
     assert "system" not in stated, "a preset never sets a system's private parameters"
@@ -259,7 +264,7 @@ def test_a_private_parameter_changes_the_run_but_not_the_frame(own: WriteOption)
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_stored_configuration_rebuilds_its_experiment(preset: str, results_root: Path) -> None:
-    stated = yaml.safe_load((shipped("conf") / "experiment" / f"{preset}.yaml").read_text())
+    stated = preset_file(preset)
     for experiment in sweep(f"experiment={preset}", "seed=4", *without_data(stated)).experiments:
         again = rebuild(experiment.config_yaml, results_root)
         assert again.config_yaml == experiment.config_yaml

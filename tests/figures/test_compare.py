@@ -186,7 +186,7 @@ def test_the_closing_table_copes_with_odd_sweeps(results_root: Path) -> None:
     alone = write_run(results_root, "oef_coop", 0)
     out = io.StringIO()
     closing_table([alone], "gavel", Console(file=out, width=110))
-    assert "means only" in out.getvalue()
+    assert "One system, so means only." in out.getvalue()
     other = write_run(results_root, "gavel", 0, code_id="badc0de")
     closing_table([alone, other], "gavel", Console(file=out, width=110))
     assert "No table: commit=" in out.getvalue()

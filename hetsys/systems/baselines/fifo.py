@@ -38,7 +38,7 @@ class _Given:
 
 
 def _started(view: ClusterView) -> dict[str, int]:
-    """The jobs that run in this round, and the kind of each."""
+    """The jobs that run in this round, and the kind of each; without those of tenants of weight 0, who own nothing."""
     left = list(view.capacity)
     started: dict[str, int] = {}
 
@@ -49,18 +49,14 @@ def _started(view: ClusterView) -> dict[str, int]:
             left[kind] -= job.gang
         return bool(room)
 
-    for job in _queue(view, running=True):
-        start(job, (job.held_kind,))
-    for job in _queue(view, running=False):
+    queue = sorted((job for tenant in view.tenants if tenant.weight > 0 for job in tenant.jobs), key=lambda job: job.arrival_s)
+    for job in queue:
+        if job.held_kind >= 0:
+            start(job, (job.held_kind,))
+    for job in queue:
         if job.name not in started and not start(job, range(len(left))) and _fits(job, view):
             break
     return started
-
-
-def _queue(view: ClusterView, running: bool) -> list[JobView]:
-    """Those that held devices, or all, in order of arrival; without the jobs of tenants of weight 0, who own nothing."""
-    jobs = (job for tenant in view.tenants if tenant.weight > 0 for job in tenant.jobs)
-    return sorted((job for job in jobs if job.held_kind >= 0 or not running), key=lambda job: job.arrival_s)
 
 
 def _fits(job: JobView, view: ClusterView) -> bool:
