@@ -14,10 +14,10 @@ from hetsys.tracking.folder import StoredRun
 FIGURE = Figure(
     name="misreports",
     title="What a lie about its speeds brings the tenant that tells it",
-    claim="overstating never pays under non-cooperative OEF; understating does, unless measured speeds are believed",
+    claim="overstating never pays under non-cooperative OEF; understating does, unless all kinds have been measured",
     command="hetsys run experiment=oef_misreports",
-    minutes=2,
-    expected="oef_noncoop: below 0 for over, above 0 in many seeds for under; oef_noncoop_plus: at 0; others: some seeds above 0",
+    minutes=3,
+    expected="oef_noncoop: below 0 for over, above 0 in many seeds for under; oef_noncoop_plus: at 0 but for the slowest kind; others: some above 0",
     experiment="oef_misreports",
     axis="workload.lie",
 )
@@ -25,14 +25,14 @@ FIGURE = Figure(
 TRUTH = "none"
 KINDS = {
     "over": "all\nover", "under": "all\nunder", "entry_over": "entry\nover", "entry_under": "entry\nunder", "pair_over": "pair\nover",
-    "pair_under": "pair\nunder",
+    "pair_under": "pair\nunder", "slowest_over": "slow\nover", "slowest_none": "slow\nnone",
 }  # fmt: skip
 PAIR = ("tenant-00", "tenant-01")
 PAYS = 0.01
 """A gain below this is rounding."""
 READING = (
     "true progress ÷ that under the truth − 1, same seed: mean, 95 % interval, every seed; at the bottom: seeds that gain more than 1 % "
-    "(entry: the fastest kind alone; pair: both together)"
+    "(entry: the fastest kind alone; pair: both together; slow: of the slowest kind alone, faster or none)"
 )
 _CLIP = (-0.6, 0.9)
 Gains = dict[str, dict[str, dict[int, float]]]

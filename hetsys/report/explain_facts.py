@@ -16,6 +16,7 @@ from hetsys.report.explain_rows import Row, binding_rows, phases
 
 Devices = tuple[float, ...]
 _SLICE = ""
+_FREE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class Bundle:
 @dataclass(frozen=True)
 class User:
     """Jobs of one type and gang of a tenant. `cost[j]`: price of a device of kind j over its speed there, which is what a unit of
-    throughput costs; None where it does not run. () and None where no price is above 0."""
+    throughput costs; None where it does not run. () where no price is above 0; `cheapest` is None there, and where a kind costs nothing:
+    prices are then those of a lower level than the user's."""
 
     name: str
     speeds: Devices
@@ -227,7 +229,8 @@ def users(tenant: str, rounds: Iterable[RoundRecord], prices: Devices | None, ki
     for name, share in seen.items():
         cost = tuple(price / speed if speed > 0 else None for price, speed in zip(prices or (), share.speeds, strict=bool(prices)))
         known = [(value, kind) for value, kind in zip(cost, kinds, strict=False) if value is not None]
-        found.append(User(name, share.speeds, cost, min(known, key=lambda pair: pair[0])[1] if known else None))
+        least, cheapest = min(known, key=lambda pair: pair[0], default=(0.0, None))
+        found.append(User(name, share.speeds, cost, cheapest if least > _FREE * max(prices or (0.0,)) else None))
     return tuple(found)
 
 

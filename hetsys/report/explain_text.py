@@ -129,6 +129,11 @@ def _show_prices(story: Story, kinds: Sequence[str], out: Console) -> None:
 
 def _cheapest(story: Story, kinds: Sequence[str]) -> str:
     best = sorted({user.cheapest for user in story.users if user.cheapest}, key=list(kinds).index)
+    if not best and any(user.cost for user in story.users):
+        return (
+            "It runs on a kind that costs nothing: prices are those of the lowest level, and it was raised further on what that leaves. "
+            "So they do not say which kinds it holds."
+        )
     if not best:
         return "Nothing is bought for it: it owns nothing, or no price is above 0."
     return (

@@ -22,7 +22,7 @@ from hetsys.workloads.tables import as_integer, as_number
 Array = NDArray[np.float64]
 
 ORDERS = ("ratio_ordered", "monotone", "any")
-LIES = ("none", "over", "under", "entry_over", "entry_under", "pair_over", "pair_under")
+LIES = ("none", "over", "under", "entry_over", "entry_under", "pair_over", "pair_under", "slowest_over", "slowest_none")
 UNIT_STEPS_PER_S = 10.0
 """Steps/s of one device at speed 1: enough steps a round that whole steps hide nothing."""
 MOST_SPREAD = 1000.0
@@ -39,7 +39,9 @@ class Saturated(Rounds):
 
     `profile_error`: relative standard deviation of what the scheduler is told, lognormal for every type and kind. `lie`: tenant-00
     multiplies (over) or divides (under) what it reports by `lie_factor`, on every kind but its slowest, or on its fastest alone (entry_*);
-    in pair_* tenant-01 does so too. Whatever the lie, the same seed has the same tenants, jobs and true speeds; tenant-00 is watched.
+    in pair_* tenant-01 does so too. In units of its slowest kind, slowest_over is the same report as under, told by multiplying the slowest
+    alone; slowest_none says that it does not run there at all, if there is another. Whatever the lie, the same seed has the same tenants,
+    jobs and true speeds; tenant-00 is watched.
     """
 
     tenants: int = 12
@@ -147,10 +149,13 @@ class Saturated(Rounds):
         return told * self._factors(truth) if lies else told
 
     def _factors(self, truth: Array) -> Array:
-        """(k,) by what a liar multiplies its speeds; 1 on the slowest kind that it supports, the unit of all its reports."""
+        """(k,) by what a liar multiplies its speeds: kinds other than the slowest that it supports, or that one alone."""
         factor = self.lie_factor if self.lie.endswith("over") else 1.0 / self.lie_factor
         unit = int(np.argmax(truth > 0))
         others = np.arange(truth.size) != unit
+        if self.lie.startswith("slowest"):
+            alone = not (truth[others] > 0).any()
+            return np.where(others | alone, 1.0, 0.0 if self.lie.endswith("none") else factor)
         if self.lie.startswith("entry"):
             others &= np.arange(truth.size) == int(np.argmax(np.where(others, truth, -1.0)))
         return np.where(others, factor, 1.0)

@@ -16,7 +16,7 @@ from hetsys.engines.scheduling.live import books as books_module
 from hetsys.engines.scheduling.live.emulated import EmulatedExecutor
 from hetsys.engines.scheduling.live.gangs import job_seed
 from hetsys.runtime.local import PRELOAD, LocalLauncher
-from tests.engines.drill import MACHINE, ODD, FallingExecutor, Watch, drill, drill_trace
+from tests.engines.drill import MACHINE, ODD, WIDE, FallingExecutor, Watch, drill, drill_trace
 from tests.engines.fakes import BYTES_A_STEP, falling_train, undisturbed
 from tests.systems.views import scheduling_systems, system
 
@@ -65,6 +65,15 @@ def test_the_drill_with_gangs_of_several_kinds(name: str) -> None:
     for grant in mixed:
         assert grant.spans_nodes and sum(grant.mix) == len(grant.devices)
     assert any(grant.steps and not grant.restarted for grant in mixed) or not mixed, "none of them ever stays where it is"
+
+
+@pytest.mark.parametrize("name", ["oef_coop", "oef_noncoop", "oef_coop_plus", "oef_noncoop_plus", "gavel"])
+@pytest.mark.parametrize("seed", range(2) if FULL else [0])
+def test_the_drill_where_a_kind_has_more_devices_than_the_largest_gang(name: str, seed: int) -> None:
+    trace = drill_trace(seed, 200, WIDE, (1, 2, 4, 8), 5.0)
+    _, watch = drill(trace, system(name), FallingExecutor(trace), WIDE)
+    assert 0.03 <= watch.num_crashes / watch.num_leases <= 0.12
+    assert watch.most["rounds"] > 15, "nobody ever waits"
 
 
 class Forgets(FallingExecutor):

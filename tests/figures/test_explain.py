@@ -93,6 +93,8 @@ def test_prices_and_levels_by_hand() -> None:
     assert levels(run, "a", rounds) == pytest.approx({"a": (2 + 2 + 5) / 3})
     free = [replace(record, prices=(0.0, 0.0)) for record in rounds]
     assert story(run, "b", free).users[0].cheapest is None
+    raised = [replace(record, prices=(1.0, 0.0)) for record in rounds]
+    assert story(run, "b", raised).users[0].cheapest is None, "a kind that is free at the lowest level is no cheapest one"
 
 
 def test_a_binding_row_stands_for_all_that_are_alike() -> None:

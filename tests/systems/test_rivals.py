@@ -19,7 +19,18 @@ from hetsys.core.scheduling.rounding import round_gangs
 from hetsys.core.scheduling.turns import Carried
 from hetsys.core.scheduling.view import ClusterView, JobView, TenantView
 from hetsys.systems.baselines.job_levels import Jobs, raise_levels
-from tests.systems.views import Array, devices, job, simple, system, view_of, views
+from tests.systems.views import Array, allocate_saturated, devices, job, saturated, simple, system, view_of, views
+
+
+@given(data=st.data())
+def test_a_market_with_budgets_far_apart_has_prices(data: st.DataObject) -> None:
+    """What is nothing to the largest budget would be a multiple of the least: each must spend what it has, and no more."""
+    speeds, capacity, _ = data.draw(saturated(zeros=True))
+    n = len(speeds)
+    weights = 10.0 ** np.array(data.draw(st.lists(st.floats(-8, 0), min_size=n, max_size=n)))
+    bundle = allocate_saturated(system("ceei"), speeds, capacity, weights)
+    worth = speeds @ (bundle / weights[:, None]).T
+    assert (worth <= np.diag(worth)[:, None] * (1 + 1e-6)).all()
 
 
 def one_tenant(jobs: list[JobView], capacity: list[int], **changes: Any) -> ClusterView:

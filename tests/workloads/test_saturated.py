@@ -90,6 +90,7 @@ def test_gangs_weights_and_given_speeds_are_dealt_out_in_turn(cluster: Cluster) 
     [
         ("none", None, None), ("over", [1, 3, 12], None), ("under", [1, 1, 4], None), ("entry_over", [1, 2, 12], None),
         ("entry_under", [1, 2, 4], None), ("pair_over", [1, 3, 12], [1, 6, 4.5]), ("pair_under", [1, 4 / 3, 16 / 3], [1, 8 / 3, 2]),
+        ("slowest_over", [1.5, 2, 8], None), ("slowest_none", [0, 2, 8], None),
     ],
 )  # fmt: skip
 def test_lies_change_what_is_told_and_nothing_else(cluster: Cluster, lie: str, first: list[float] | None, second: Any) -> None:
@@ -107,6 +108,12 @@ def test_a_liar_whose_unit_is_not_the_first_kind_leaves_its_unit_alone(cluster: 
     assert list(_types(lied)[0].known_steps_per_s.values()) == [0.0, 20.0, 160.0]  # type: ignore[union-attr]
 
 
+def test_who_runs_on_one_kind_only_cannot_lie_about_its_slowest(cluster: Cluster) -> None:
+    for lie in ("slowest_over", "slowest_none"):
+        lied = Saturated(tenants=1, speeds=((0, 0, 8),), lie=lie).sample(0, cluster)
+        assert list(_types(lied)[0].known_steps_per_s.values()) == [0.0, 0.0, 80.0]  # type: ignore[union-attr]
+
+
 @given(lie=st.sampled_from(LIES), seed=st.integers(0, 200))
 def test_who_lies_about_errors_lies_on_top_of_them(lie: str, seed: int) -> None:
     workload = Saturated(tenants=4, profile_error=0.2)
@@ -115,7 +122,8 @@ def test_who_lies_about_errors_lies_on_top_of_them(lie: str, seed: int) -> None:
         assert a.known_steps_per_s is not None and b.known_steps_per_s is not None
         factors = {round(b.known_steps_per_s[kind] / a.known_steps_per_s[kind], 6) for kind in SIX.kinds}
         liar = lie != "none" and (a.tenant == "tenant-00" or (a.tenant == "tenant-01" and lie.startswith("pair")))
-        assert factors == ({1.0, 1.5 if lie.endswith("over") else round(1 / 1.5, 6)} if liar else {1.0})
+        factor = 0.0 if lie == "slowest_none" else 1.5 if lie.endswith("over") else round(1 / 1.5, 6)
+        assert factors == ({1.0, factor} if liar else {1.0})
 
 
 def test_errors_have_the_size_that_was_asked_for() -> None:

@@ -2,16 +2,18 @@
 
 Of the published rule we know: real = round(share + deviation), a share below the smallest gang counts as zero, and the deviation carries
 what was not given. Ours is the rest: by largest remainders a kind, so that no device is given twice; no claim is given more than its jobs
-that still wait can hold; where the whole devices of all exceed the kind, the largest first; whole gangs of what a claim is given, the rest
-waits; kinds from fast to slow; what a claim has missed is bounded at 8 of its gangs; idle devices go to waiting jobs without debt, as for
-credits.
+that still wait can hold; whole gangs of what a claim is given; where more whole devices are owed than there are, and for those that are
+left as no gang fits into them, gang by gang to the claim to which most devices are owed, also ahead of its turn; kinds from fast to slow;
+debts forgiven and bounded as for credits.
+
+Counted in devices, a small gang is owed most later than a large one. How long a claim waits is measured, not proven.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hetsys.core.scheduling.credit import CLIP_GANGS
+from hetsys.core.scheduling.credit import CLIP_GANGS, bound, forgive_common
 from hetsys.core.scheduling.turns import Carried, GrantedGang, Queue
 from hetsys.core.scheduling.view import JobView
 
@@ -27,35 +29,48 @@ def grant_by_deviation(
         row = carried.owed.get(queue.claim.name) or [0.0] * len(left)
         owed[queue.claim.name] = [share + missed for share, missed in zip(queue.claim.devices, row, strict=True)]
     grants: list[GrantedGang] = []
+
+    def grant(queue: Queue, kind: int, job: JobView) -> None:
+        del waiting[job.name]
+        left[kind] -= job.gang
+        owed[queue.claim.name][kind] -= job.gang
+        grants.append(GrantedGang(job.name, job.gang, kind))
+
     for kind in reversed(range(len(left))):
         targets = [min(owed[queue.claim.name][kind], queue.room(kind, waiting)) for queue in queues]
         small = [target < queue.narrowest - _SLACK for queue, target in zip(queues, targets, strict=True)]
         real = whole_devices([0.0 if zero else target for zero, target in zip(small, targets, strict=True)], left[kind])
         for queue, devices in zip(queues, real, strict=True):
             while job := queue.next(kind, devices, waiting) if devices else None:
-                del waiting[job.name]
                 devices -= job.gang
-                left[kind] -= job.gang
-                owed[queue.claim.name][kind] -= job.gang
-                grants.append(GrantedGang(job.name, job.gang, kind))
-    for queue in queues:
-        most = CLIP_GANGS * queue.widest
-        row = owed[queue.claim.name]
-        row[:] = [min(most, max(-most, value)) for value in row]
+                grant(queue, kind, job)
+        while best := _owed_most(queues, kind, left[kind], waiting, owed):
+            grant(best[0], kind, best[1])
+    forgive_common(queues, owed)
+    bound(queues, owed, [CLIP_GANGS * queue.widest for queue in queues])
     return grants, owed
 
 
+def _owed_most(
+    queues: Sequence[Queue], kind: int, devices: int, waiting: dict[str, JobView], owed: dict[str, list[float]]
+) -> tuple[Queue, JobView] | None:
+    """Of the claims with a share or a debt of `kind` and a gang that fits into `devices`, the one that is owed most, and its next job."""
+    best: tuple[float, Queue, JobView] | None = None
+    for queue in queues if devices else ():
+        debt = owed[queue.claim.name][kind]
+        if (debt > 0 or queue.claim.devices[kind] > 0) and (best is None or debt > best[0]) and (job := queue.next(kind, devices, waiting)):
+            best = debt, queue, job
+    return best and best[1:]
+
+
 def whole_devices(targets: Sequence[float], capacity: int) -> list[int]:
-    """Each target (0 or more) in whole devices, `min(capacity, round(sum))` in all: rounded down, then up where most was cut off. Where
-    even that is more than `capacity`, the largest targets are met first."""
+    """Each target (0 or more) in whole devices, `min(capacity, round(sum))` in all: rounded down, then up where most was cut off. None for
+    anybody where rounded down they already exceed `capacity`."""
     real = [int(target + _SLACK) for target in targets]
     spare = min(capacity, int(sum(targets) + 0.5)) - sum(real)
-    if spare > 0:
-        cut = sorted(range(len(real)), key=lambda index: real[index] - targets[index])
-        for index in [index for index in cut if targets[index] > real[index]][:spare]:
-            real[index] += 1
-    elif spare < 0:
-        for index in sorted(range(len(real)), key=lambda index: -targets[index]):
-            real[index] = min(real[index], capacity)
-            capacity -= real[index]
+    if spare < 0:
+        return [0] * len(real)
+    cut = sorted(range(len(real)), key=lambda index: real[index] - targets[index])
+    for index in [index for index in cut if targets[index] > real[index]][:spare]:
+        real[index] += 1
     return real

@@ -21,13 +21,15 @@ from hetsys.systems.shares import Shares, allocate, tenant_users
 
 _CENTRING = 0.1
 _STEP = 0.95
+_OVERSPENT = 1e-7
 
 
 @dataclass(frozen=True)
 class Ceei:
     """max sum_l pi_l log(w_l . x_l)  s.t.  sum_l x_l <= m;  x >= 0: the market equilibrium in which weights are budgets.
 
-    By a primal-dual interior-point method, until no user could gain more than `tolerance` of its throughput at the prices.
+    By a primal-dual interior-point method, until no user could gain more than `tolerance` of its throughput at the prices, and none
+    spends more than its budget: small ones would otherwise be exceeded by what is nothing to the large.
     `levels`: each user's throughput in units of what its entitlement is worth; `prices`: of a device, if all money together is 1.
     """
 
@@ -66,7 +68,8 @@ class Ceei:
         loss = np.where(able, np.maximum(price - wish, _CENTRING * price), 0.0)
         for _ in range(self.max_iterations):
             sold, paid = part / part.sum(axis=0), price / price.sum()
-            if (budget * (value / paid).max(axis=1) <= (value * sold).sum(axis=1) * (1 + self.tolerance)).all():
+            bought_best = budget * (value / paid).max(axis=1) <= (value * sold).sum(axis=1) * (1 + self.tolerance)
+            if (bought_best & (sold @ paid <= budget * (1 + _OVERSPENT))).all():
                 return sold, paid
             steps = _newton(budget, value, able, part, price, loss)
             length = min(1.0, _room(part, steps[0]), _room(loss, steps[2]))

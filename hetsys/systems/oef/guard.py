@@ -1,6 +1,9 @@
 """Reports held against what leases showed: a speed that was measured replaces one that was told and is not true (our addition).
 
-Non-cooperative OEF is proof against over-reports only; whoever reports a kind slower than it is gains until it is seen to run faster there.
+Non-cooperative OEF is proof against over-reports only; whoever reports a kind slower than it is, in units of its slowest kind, gains until
+it is seen to run faster there. Speeds are compared in these units, as reports count in them: once all kinds have been measured, what the
+program believes is within `1 + tolerance` of the truth either way. A liar then truly has at most `1 + tolerance` times the level E' of the
+program, and gains only where E' is below the honest level (`docs/oef.md`): so it gains at most `tolerance`.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hetsys.core.scheduling.users import Users, normalised_speed
+from hetsys.core.scheduling.users import Array, Users
 from hetsys.core.scheduling.view import ClusterView, JobView
 
 
@@ -17,27 +20,22 @@ def guarded(view: ClusterView, users: Users, tolerance: float) -> tuple[Users, i
     """`users` of `view`, with the measured speed wherever it differs from the one told by more than the relative `tolerance`, either way;
     and how many speeds that were. A kind that a user is said not to run on, or has not run on yet, stays as told.
 
-    Both ways, as the slowest kind is the unit of all: who reports it faster than it is deflates the others. The users of a tenant stay
-    apart as they were told.
+    Both ways, as who reports the slowest kind faster than it is deflates the others. The users of a tenant stay apart as they were told.
     """
     jobs = {job.name: job for tenant in view.tenants for job in tenant.jobs}
-    speed, count = None, 0
+    speed, count, room = users.speed.copy(), 0, np.log1p(tolerance)
     for row, names in enumerate(users.jobs):
-        job = jobs[names[0]]
-        seen = _seen(job, tolerance)
-        if seen is not None:
-            speed = users.speed.copy() if speed is None else speed
-            speed[row] = normalised_speed(replace(job, steps_per_s=seen))
-            count += sum(a != b for a, b in zip(seen, job.steps_per_s, strict=True))
-    return (users if speed is None else replace(users, speed=speed)), count
+        measured = _normalised(jobs[names[0]])
+        known = (speed[row] > 0) & (measured > 0)
+        wrong = known & (np.abs(np.log(np.where(known, measured, 1.0) / np.where(known, speed[row], 1.0))) > room)
+        speed[row, wrong] = measured[wrong]
+        count += int(wrong.sum())
+    return (replace(users, speed=speed) if count else users), count
 
 
-def _seen(job: JobView, tolerance: float) -> tuple[float, ...] | None:
-    """The job's speeds with what was measured where that counts; None where they are as told."""
-    measured = job.measured_steps_per_s
-    if not any(measured):
-        return None
-    room = np.log1p(tolerance)
-    pairs = zip(job.steps_per_s, measured, strict=True)
-    seen = tuple(new if told > 0 and new > 0 and abs(np.log(new / told)) > room else told for told, new in pairs)
-    return seen if seen != job.steps_per_s else None
+def _normalised(job: JobView) -> Array:
+    """(k,) what was measured, 0 where nothing was, in units of the slowest kind that the job is said to run on: as told where that was not
+    measured."""
+    measured = np.array(job.measured_steps_per_s or [0.0] * len(job.steps_per_s))
+    unit = next((kind for kind, told in enumerate(job.steps_per_s) if told > 0), 0)
+    return measured / (measured[unit] or job.steps_per_s[unit] or 1.0)

@@ -72,7 +72,9 @@ class Additions(Solver):
 
 @dataclass(frozen=True)
 class OefCooperativePlus(Additions, OefCooperative):
-    """`OefCooperative` with our additions. Envy-freeness and sharing incentive hold for the rows: for tenants, where those are the rows."""
+    """`OefCooperative` with our additions. Envy-freeness and sharing incentive hold for the rows: for tenants, where those are the rows,
+    and for the best use of what they hold. `shared_part` of it is divided otherwise, so that a tenant with several types of jobs may make a
+    little less than the best of its slice (0.958 in the worst instance found)."""
 
     def allocate(self, view: ClusterView, memo: object) -> tuple[Allocation, object]:
         return self._plan(view, memo, "slice")
