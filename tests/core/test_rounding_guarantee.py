@@ -22,7 +22,7 @@ Case = tuple[list[int], list[int], list[list[float]]]
 
 def packable(random: Random, most: int = 17) -> Case:
     """Capacities from 8 to `most`, gangs and shares of 2 to 6 users: averages of up to three ways to pack their whole gangs into the kinds,
-    so that nothing forbids that everybody has its share; some of the shares tiny. Averages of packings are all that rounding can deliver."""
+    so that nothing forbids that everybody has its share; some of the shares tiny. Averages of packings are all that can be delivered."""
     gangs = [random.choice([1, 2, 4, 8]) for _ in range(random.randint(2, 6))]
     capacity = [random.randint(8, most) for _ in range(random.randint(1, 2))]
     shares = [[0.0] * len(capacity) for _ in gangs]
