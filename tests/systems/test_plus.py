@@ -303,6 +303,32 @@ class TestGuardOverRounds:
         assert np.mean(play("oef_noncoop_plus", (2.0, 4.02))[0]) > 25
         assert np.mean(play("oef_noncoop_plus", (0.0, 4.0))[0]) > 35
 
+    def test_a_probe_shows_the_slowest_kind_too(self) -> None:
+        """A tenth of a gang a round: after ten rounds or so the lie is worth nothing. Who says that it cannot run there is believed."""
+        lying, notes = play("oef_noncoop_plus_probe", (2.0, 4.02), rounds=100)
+        assert np.mean(lying[:8]) > 25 and np.mean(lying[20:]) == pytest.approx(20, rel=0.01)
+        assert any("probe: 1 " in note for note in notes[:15]) and not any("probe" in note for note in notes[20:])
+        assert np.mean(play("oef_noncoop_plus_probe", (0.0, 4.0))[0]) > 35
+
+    def test_a_probe_costs_the_honest_next_to_nothing(self) -> None:
+        plain, probing = (play(name, None, rounds=100)[0] for name in ("oef_noncoop_plus", "oef_noncoop_plus_probe"))
+        assert sum(probing) >= 0.995 * sum(plain)
+
+    @given(instance=saturated(zeros=True), data=st.data())
+    def test_a_probe_stays_within_capacity_and_bundles(self, instance: tuple[Array, Array, Array], data: st.DataObject) -> None:
+        speeds, capacity, weight = instance
+        view = simple(speeds.tolist(), [int(count) for count in capacity], weight.tolist(), jobs=int(capacity.sum()))
+        ran = data.draw(st.lists(st.booleans(), min_size=len(speeds), max_size=len(speeds)))
+        for index, row in enumerate(speeds.tolist()):
+            unit = next(kind for kind, speed in enumerate(row) if speed > 0)
+            if ran[index]:
+                view = measured(view, f"t{index}", [0.0 if kind == unit else speed for kind, speed in enumerate(row)])
+        allocation, _ = system("oef_noncoop_plus_probe").allocate(view, None)
+        plain, _ = system("oef_noncoop_plus").allocate(view, None)
+        rows, before = (np.array([claim.devices for claim in found.claims]) for found in (allocation, plain))
+        assert (rows >= 0).all() and (rows.sum(axis=0) <= capacity * (1 + 1e-9)).all()
+        assert (rows.sum(axis=1) <= before.sum(axis=1) * (1 + 1e-9)).all()
+
 
 def gaps(speeds: Array, shares: Array) -> int:
     """How many users hold a kind on either side of one that they run on and do not hold."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hetsys.core.scheduling.plan import Allocation
 from hetsys.core.scheduling.users import Array, Users
 from hetsys.core.scheduling.view import ClusterView, JobView
 
@@ -31,6 +32,29 @@ def guarded(view: ClusterView, users: Users, tolerance: float) -> tuple[Users, i
         speed[row, wrong] = measured[wrong]
         count += int(wrong.sum())
     return (replace(users, speed=speed) if count else users), count
+
+
+def probed(view: ClusterView, allocation: Allocation, part: float) -> Allocation:
+    """`allocation`, in which whoever has run, and never on its slowest kind, exchanges some of its bundle for `part` of a gang there.
+
+    So that kind, the unit of all its speeds, is measured within about 1 / `part` rounds; whoever says that it cannot run there is believed.
+    """
+    jobs = {job.name: job for tenant in view.tenants for job in tenant.jobs}
+    rows, count = np.array([claim.devices for claim in allocation.claims]).reshape(-1, len(view.kinds)), 0
+    for row, claim in zip(rows, allocation.claims, strict=True):
+        job = jobs[claim.jobs[0]]
+        unit = next((kind for kind, told in enumerate(job.steps_per_s) if told > 0), 0)
+        wanted = min(part * job.gang - row[unit], row.sum() - row[unit])
+        if any(job.measured_steps_per_s) and not job.measured_steps_per_s[unit] and job.gang <= view.capacity[unit] and wanted > 0:
+            row[np.arange(row.size) != unit] *= 1 - wanted / (row.sum() - row[unit])
+            row[unit] += wanted
+            count += 1
+    if not count:
+        return allocation
+    rows *= np.minimum(1.0, np.array(view.capacity) / np.maximum(rows.sum(axis=0), 1e-300))
+    claims = tuple(replace(claim, devices=tuple(row)) for claim, row in zip(allocation.claims, rows.tolist(), strict=True))
+    note = f"probe: {count} to be measured on the slowest kind"
+    return replace(allocation, claims=claims, note="; ".join([*filter(None, [allocation.note]), note]))
 
 
 def _normalised(job: JobView) -> Array:

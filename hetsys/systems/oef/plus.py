@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from hetsys.systems.classes import Classes
 from hetsys.systems.maxmin import lexicographic_max_min
 from hetsys.systems.oef.adjacency import at_levels, without_envy
 from hetsys.systems.oef.cooperative import OefCooperative
-from hetsys.systems.oef.guard import guarded
+from hetsys.systems.oef.guard import guarded, probed
 from hetsys.systems.oef.noncooperative import OefNonCooperative
 from hetsys.systems.oef.tenants import TenantRows
 from hetsys.systems.shares import Rows, Shares, allocate, tenant_users
@@ -32,6 +33,7 @@ class Additions(Solver):
 
     `rows`: one for each "tenant" (`TenantRows`, with its `shared_part`), or, as published, one for each "virtual" user. `rounding`: see
     `Allocation`. `guard`: the relative difference from which a measured speed replaces the one told (`guarded`); None or 0: never.
+    `probe`: the part of a gang that is held on its slowest kind by who never ran there, until that was measured (`probed`); 0: none.
     `adjacency`: the part of the optimum that may be given up for users whose kinds stand next to each other; 0: whatever the solver
     returns. `cross_kind`: whether a gang that fits no single kind may run on several.
     """
@@ -40,6 +42,7 @@ class Additions(Solver):
     shared_part: float = 0.1
     rounding: str = "credit"
     guard: float | None = 0.05
+    probe: float = 0.0
     adjacency: float = 0.001
     cross_kind: bool = False
 
@@ -49,6 +52,8 @@ class Additions(Solver):
         check_choice("system.rounding", self.rounding, ROUNDINGS)
         if self.guard is not None and not (isfinite(self.guard) and self.guard >= 0):
             raise ConfigError("system.guard", self.guard, "must be a relative difference, 0 or more, or null")
+        if not 0 <= self.probe <= 1:
+            raise ConfigError("system.probe", self.probe, "must be a part of a gang, from 0 to 1")
         if not 0 <= self.shared_part <= 1:
             raise ConfigError("system.shared_part", self.shared_part, "must be a part of a tenant's bundle, from 0 to 1")
         if not 0 <= self.adjacency < 1:
@@ -60,7 +65,9 @@ class Additions(Solver):
             users, found = guarded(view, users, self.guard)
         rows = TenantRows(users, self.shared_part) if self.rows == "tenant" else Rows(users)
         note = f"guard: {found} speeds as measured, not as told" if found else ""
-        return allocate(self, rows, memo, keep=keep, rounding=self.rounding, cross_kind=self.cross_kind, note=note)  # type: ignore[arg-type]
+        how: dict[str, Any] = {"keep": keep, "rounding": self.rounding, "cross_kind": self.cross_kind, "note": note}
+        allocation, memo = allocate(self, rows, memo, **how)  # type: ignore[arg-type]
+        return probed(view, allocation, self.probe) if self.probe else allocation, memo
 
     def _tidied(self, users: Users, shares: Shares, second: Callable[[Users, Shares], Shares]) -> Shares:
         """`shares` after the `second` goal, fewer gaps; as they are where the solver does not reach it, which the note then says."""
