@@ -18,7 +18,7 @@ FIGURE = Figure(
     title="What gangs receive of their entitlement",
     claim="whole-gang credits and carried deviations both deliver at least 95 % of every entitlement",
     command="hetsys run experiment=oef_rounding",
-    minutes=4,
+    minutes=2,
     expected="all at 0.95 or more for every gang, waits of at most 8 turns",
     experiment="oef_rounding",
     also=("oef_rounding_wide",),

@@ -16,7 +16,7 @@ FIGURE = Figure(
     title="What a lie about its speeds brings the tenant that tells it",
     claim="overstating never pays under non-cooperative OEF; understating does, unless all kinds have been measured",
     command="hetsys run experiment=oef_misreports",
-    minutes=3,
+    minutes=2,
     expected="oef_noncoop: below 0 for over, above 0 in many seeds for under; oef_noncoop_plus: at 0 but for the slowest",
     experiment="oef_misreports",
     axis="workload.lie",
