@@ -273,9 +273,9 @@ def _best(speed: Array, devices: Array, demand: float) -> Array:
 def _without_solver(users: Users, last: Written | None) -> Shares:
     """The last allocation for those who are still here, within their demand and the capacity of now; else an equal split."""
     nothing = (0.0,) * len(users.capacity)
-    held = {} if last is None else dict(zip(last.names, last.shares.devices.tolist(), strict=True))
-    kept = np.array([held.get(name, nothing) for name in users.names])
-    kept = np.where(users.speed > 0, kept, 0.0) if kept.shape == users.speed.shape else np.zeros(users.speed.shape)
+    known = last is not None and last.shares.devices.shape[1] == len(nothing)
+    held = dict(zip(last.names, last.shares.devices.tolist(), strict=True)) if last is not None and known else {}
+    kept = np.where(users.speed > 0, np.array([held.get(name, nothing) for name in users.names]).reshape(users.speed.shape), 0.0)
     kept = kept * np.minimum(1.0, users.demand / np.maximum(kept.sum(axis=1), 1e-300))[:, None]
     kept = kept * np.minimum(1.0, users.capacity / np.maximum(kept.sum(axis=0), 1e-300))
     if kept.any():

@@ -22,6 +22,7 @@ Index = NDArray[np.intp]
 
 _EPS = 1e-10
 _SAME = 1e-12
+_FINEST = 4 * float(np.finfo(float).eps)
 _LITTLE = 1e-8
 _NOT_NOISE = 1e-7
 _NEARLY = 1e-6
@@ -129,7 +130,7 @@ def _highest_paid(at: Callable[[float], _Needs], prices: Array, room: float, low
 
     if excess(high) <= 0:
         return high
-    return low if excess(low) >= 0 else float(brentq(excess, low, high, xtol=1e-300, rtol=_SAME, maxiter=1000))
+    return low if excess(low) >= 0 else float(brentq(excess, low, high, xtol=1e-300, rtol=_FINEST, maxiter=1000))
 
 
 @dataclass
