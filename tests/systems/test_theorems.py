@@ -180,9 +180,12 @@ def test_order_of_users_and_splitting_a_user_change_nothing(name: str, instance:
     np.testing.assert_allclose(np.vstack([split[0] + split[1], split[2:]]), shares, atol=1e-6 * capacity.max())
 
 
-@given(saturated(), st.floats(0.1, 10.0))
-def test_only_relative_weights_count(instance: Instance, factor: float) -> None:
+@given(saturated(), st.floats(0.1, 10.0), st.integers(-4, 4))
+def test_only_relative_weights_count(instance: Instance, factor: float, power: int) -> None:
+    """The same shares where weights are doubled or halved, which is exact; otherwise, of several best divisions, perhaps another one."""
     speeds, capacity, weight = instance
     for name in ("oef_coop", "oef_noncoop"):
         shares = shares_of(name, instance)
-        np.testing.assert_allclose(shares_of(name, (speeds, capacity, weight * factor)), shares, atol=1e-6 * capacity.max())
+        np.testing.assert_allclose(shares_of(name, (speeds, capacity, weight * 2.0**power)), shares, atol=1e-6 * capacity.max())
+        total = (speeds * shares).sum()
+        assert (speeds * shares_of(name, (speeds, capacity, weight * factor))).sum() == pytest.approx(total, rel=1e-6)
