@@ -353,6 +353,15 @@ def test_a_job_that_is_nearly_too_late_has_a_level() -> None:
     assert (devices.sum(axis=0) <= jobs.capacity * (1 + 1e-6)).all() and (devices.sum(axis=1) <= jobs.gang * (1 + 1e-6)).all()
 
 
+def test_levels_between_nearly_and_wholly_too_late_are_not_skipped() -> None:
+    """The fourth job fills the first kind at full speed, and three others need a millionth of it: the level lies just below."""
+    rate = np.array([[1.0, 0.0, 0.0]] * 3 + [[47.60412530563434, 0.0, 42.0818627949917], [0.0, 0.0, 1.0]])
+    due, spent = np.array([5.25] * 3 + [0.07730782304044476, 2.3333333333333335]), np.full(5, 1e4)
+    jobs = Jobs(rate, np.array([1.0, 1.0, 1.0, 4.0, 1.0]), np.array([4.0, 8.0, 9.0]), np.ones(5), due, spent)
+    devices = raise_levels(jobs)
+    assert (devices.sum(axis=0) <= jobs.capacity * (1 + 1e-6)).all() and ((rate * devices).sum(axis=1) > 0).all()
+
+
 def test_without_a_solver_the_last_answer_for_other_kinds_is_no_answer() -> None:
     policy = replace(system("oef_coop"), time_limit_s=1e-12)
     _, memo = system("oef_coop").allocate(simple([[1, 2], [1, 3]], (2, 2)), None)

@@ -58,7 +58,7 @@ class Jobs:
 
     def need(self, level: float) -> Array:
         """(n,): the speeds needed at `level`."""
-        below = level < self.top * (1 - _SAME)
+        below = level < self.top
         left = np.where(below, self.due - self.spent * level, 1.0)
         return np.where(below, np.minimum(self.work * level / left, self.full), self.full)
 
