@@ -113,13 +113,14 @@ class TestRows:
         assert self.gain("oef_noncoop_plus", 20) == pytest.approx(1.1 * 101 / 30, rel=2e-3)
 
     @given(data=st.data())
-    def test_no_overreport_of_any_type_pays(self, data: st.DataObject) -> None:
+    def test_no_overreport_of_any_type_pays_where_all_of_a_bundle_is_put_to_its_best_use(self, data: st.DataObject) -> None:
+        """With `shared_part` some pay a little: the property table has one that pays 2.6 %."""
         speed = st.sampled_from([1.0, 2.0]) | st.floats(1, 9)
         types = [[1.0, *data.draw(st.lists(speed, min_size=2, max_size=2))] for _ in range(3)]
         lie, kind, factor = data.draw(st.integers(0, 1)), data.draw(st.integers(1, 2)), data.draw(st.floats(1, 5))
         told = [row.copy() for row in types]
         told[lie][kind] *= factor
-        policy, gains = system("oef_noncoop_plus", adjacency=0.0, shared_part=data.draw(st.sampled_from([0.0, 0.1]))), []
+        policy, gains = system("oef_noncoop_plus", adjacency=0.0, shared_part=0.0), []
         for rows in (types, told):
             view = view_of([tenant("a", (rows[0], 30), (rows[1], 30)), tenant("b", (rows[2], 60))], (3, 5, 4))
             allocation, _ = policy.allocate(view, None)
